@@ -5,8 +5,8 @@
     bench/report.py --write docs/performance.md host.json malloc.json
 
 Reads files that these programs write with -o, in the order given: bench/host.py, bench/first.py,
-bench/frameworks/run.py, bench/darknet.py, bench/malloc_pairs.py and bench/ablate.py. The key
-`schema` tells which is which. Only medians and units are computed here. A file without command or
+bench/frameworks/run.py, bench/darknet.py, bench/malloc_pairs.py, bench/ablate.py and
+bench/validate.py. The key `schema` tells which is which. Only medians and units are computed here. A file without command or
 date is refused, since nobody could repeat it.
 
 With --write, the tables replace the text in the document between the lines
@@ -292,7 +292,28 @@ def ablate(report):
     return "\n".join(parts) + "\n"
 
 
-KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-host/1": host, "ebb.bench-first/1": first,
+def validate(report):
+    """The errors of predictions by policy, and each run."""
+    def error(value):
+        return number(value, "{:+.1%}").replace("%", " %")
+    said = prose(
+        "Predicted by the run: what it says when it has learnt its iteration, before any planned "
+        "iteration. Predicted by the trace: what `ebb plan` says of a recording. Errors are shares of "
+        "what was measured, the median of the planned iterations; medians and worst are without sign.")
+    totals = [[policy, source, found["runs"], error(found["median"]), error(found["worst"])]
+              for source, policies in report["summary"].items() for policy, found in policies.items()]
+    rows = [[row["python"], row["model"], row["budget"], row["policy"],
+             number(row["measured_ns"] and row["measured_ns"] / 1e9),
+             *(f"{number(row[source + '_ns'] and row[source + '_ns'] / 1e9)} "
+               f"({error(row[source + '_error'])})" for source in ("run", "trace"))]
+            for row in report["rows"]]
+    return "\n".join([
+        head(report, "Predicted and measured"), said, "",
+        table(["policy", "predicted by", "runs", "median error", "worst"], totals), "",
+        table(["PyTorch", "training", "budget", "policy", "s", "run, s", "trace, s"], rows)]) + "\n"
+
+
+KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-validate/1": validate, "ebb.bench-host/1": host, "ebb.bench-first/1": first,
          "ebb.bench-frameworks/1": frameworks,
          "ebb.bench-darknet/1": darknet, "ebb.bench-malloc-pairs/1": malloc_pairs}
 

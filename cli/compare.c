@@ -1,6 +1,7 @@
 /* `ebb compare`: every policy with every budget on the same models and machines, and what other
  * allocators would have held. */
 #include "compare.h"
+#include "budget_at.h"
 #include "command.h"
 #include "interrupt.h"
 #include "output.h"
@@ -61,7 +62,9 @@ int ebb__cmd_compare(int argc, char **argv)
     struct ebb_comparison comparison = {.list = &list};
     struct ebb_error error = {0};
     int exit_code = ebb__compare_list_parse(argc, argv, &list);
-    if (exit_code < 0) {
+    if (exit_code < 0 && list.given.budget_at) {
+        exit_code = ebb__budget_at(&list);
+    } else if (exit_code < 0) {
         ebb__interrupt_expect();
         enum ebb_status status = ebb__compare_load(&comparison, &error);
         if (!status)

@@ -60,6 +60,9 @@ static enum ebb_status load(struct ebb_comparison *comparison, const char *path,
     if (status)
         return status;
     uint32_t index = (uint32_t)comparison->traces.count++;
+    if (trace->loaded.analysis.has_model)
+        ebb__planning_scale_time(comparison->list->given.time_billionths,
+                                 &trace->loaded.analysis.model);
     if (trace->loaded.analysis.has_accesses) {
         const struct ebb_model *model = &trace->loaded.analysis.model;
         struct ebb_plan_terms terms = ebb__plan_terms(ebb__plan_policy("none"), model,

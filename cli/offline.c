@@ -68,14 +68,28 @@ static const struct ebb_option options[] = {
      AT(machine),
      .commands = COMPARE,
      .help = "host (measured now, the default), autoswap-paper, pcie3, pcie4, pcie5,\n"
-             "optane, cxl, nvme, or JSON files"},
+             "nvlink, optane, cxl, nvme, hdd, or JSON files"},
     {.name = "machine",
      .kind = EBB_OPTION_TEXT,
      .argument = "M",
      AT(machine),
      .commands = PLAN | SIMULATE,
-     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, optane, cxl,\n"
-             "nvme, or a JSON file (default: host, or that of a given plan)"},
+     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, nvlink, optane,\n"
+             "cxl, nvme, hdd, or a JSON file (default: host, or that of a given plan)"},
+    {.name = "scale-time",
+     .kind = EBB_OPTION_SECONDS,
+     .argument = "F",
+     AT(time_billionths),
+     .commands = PLAN | COMPARE | SIMULATE,
+     .help = "times of the program are F times as long: 0.05 for a processor 20 times\n"
+             "as fast as the one that was recorded"},
+    {.name = "budget-at",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "S,...",
+     AT(budget_at),
+     .commands = COMPARE,
+     .help = "instead: the smallest budget at which an iteration is at most S percent\n"
+             "longer than without one, as 0,5,20"},
     {.name = "store",
      .kind = EBB_OPTION_TEXT,
      .argument = "DIR",

@@ -26,6 +26,8 @@ struct ebb_offline {
     const char *budget, *budgets;  /* as for ebb__planning_budget(); several, separated by commas */
     const char *policy, *policies; /* a name; several, separated by commas */
     const char *pool, *pools;      /* likewise */
+    const char *budget_at;         /* percentages, separated by commas; NULL: not asked for */
+    uint64_t time_billionths;      /* factor for the times of the program, times 10^9; 0: 1 */
     const char *plan_path, *out_path; /* input file, output file */
     const char *csv_path, *plot_path; /* output files */
     struct ebb_option_texts plan_paths;

@@ -63,28 +63,12 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct ebb_bounds
     json_object_set_new(object, "gap", bounds->known ? json_real(bounds->gap) : json_null());
     json_object_set_new(object, "stall_ns", json_bytes(plan->stall_ns));
     json_object_set_new(object, "iteration_ns", json_bytes(plan->iteration_ns));
+    json_object_set_new(object, "overhead_ns", json_bytes(plan->overhead_ns));
     json_object_set_new(object, "moved_out_bytes", json_bytes(plan->moved_out_bytes));
     json_object_set_new(object, "moved_in_bytes", json_bytes(plan->moved_in_bytes));
     json_object_set_new(object, "plan_ns", json_bytes(plan->plan_ns));
     json_object_set_new(object, "timed_out", json_boolean(plan->timed_out));
     json_object_set_new(object, "tuning", ebb__tune_json());
-    return object;
-}
-
-static json_t *json_machine(const struct ebb_machine *machine)
-{
-    const struct ebb_lane *lanes[] = {&machine->out, &machine->in};
-    static const char *const names[] = {"out", "in"};
-    json_t *object = json_object();
-    json_object_set_new(object, "schema", json_string("ebb.machine/1"));
-    json_object_set_new(object, "name", json_string(machine->name));
-    for (int i = 0; i < 2; i++) {
-        json_t *lane = json_object();
-        json_object_set_new(lane, "ns_per_byte", json_real(lanes[i]->ns_per_byte));
-        json_object_set_new(lane, "fixed_ns", json_bytes(lanes[i]->fixed_ns));
-        json_object_set_new(object, names[i], lane);
-    }
-    json_object_set_new(object, "duplex", json_boolean(machine->duplex));
     return object;
 }
 
@@ -126,7 +110,7 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     json_object_set_new(root, "page_bytes", json_bytes(request->page_bytes));
     json_object_set_new(root, "model_ticks", json_bytes(model->tick_count));
     json_object_set_new(root, "model_iteration_ns", json_bytes(ebb__model_iteration_ns(model)));
-    json_object_set_new(root, "machine", json_machine(request->machine));
+    json_object_set_new(root, "machine", ebb__machine_to_json(request->machine));
     for (uint32_t i = 0; i < plan->absence_count; i++) {
         const struct ebb_absence *absence = &plan->absences[i];
         const struct ebb_model_block *block = &model->blocks[absence->block];
@@ -267,6 +251,8 @@ int ebb__cmd_plan(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_loaded loaded;
     enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
+    if (!status)
+        ebb__planning_scale_time(options.time_billionths, &loaded.analysis.model);
     if (!status)
         status = plan_model(&options, policy, &loaded.analysis.model, loaded.page_bytes, &exit_code,
                             &error);

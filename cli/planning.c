@@ -14,6 +14,12 @@ enum ebb_status ebb__planning_machine(const char *spec, const char *store,
                : ebb__machine_find(spec, machine, error);
 }
 
+void ebb__planning_scale_time(uint64_t time_billionths, struct ebb_model *model)
+{
+    if (time_billionths)
+        ebb__model_scale_time(model, (double)time_billionths / 1e9);
+}
+
 enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms, uint64_t *bytes,
                                              struct ebb_error *error)
 {

@@ -16,6 +16,9 @@ EBB_NODISCARD enum ebb_status ebb__planning_machine(const char *spec, const char
                                                     struct ebb_machine *machine,
                                                     struct ebb_error *error);
 
+/* Applies --scale-time to the model. */
+void ebb__planning_scale_time(uint64_t time_billionths, struct ebb_model *model);
+
 /* Peak of resident bytes if nothing is evicted, in whole pages. Percentages refer to it. */
 EBB_NODISCARD enum ebb_status ebb__planning_unmanaged_peak(const struct ebb_plan_terms *terms,
                                                            uint64_t *bytes,

@@ -112,6 +112,8 @@ int ebb__cmd_simulate(int argc, char **argv)
     enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
     const struct ebb_model *model = &loaded.analysis.model;
     if (!status)
+        ebb__planning_scale_time(options.time_billionths, &loaded.analysis.model);
+    if (!status)
         status = ebb__plan_file_read(argv[optind + 1], model, &file, &error);
     if (!status)
         status = replace(&options, model, &file, &error);

@@ -164,6 +164,8 @@ static void put_plan(json_t *object, const struct ebb_summary *summary)
     put(object, "predicted_peak_bytes", figures->plan.peak_bytes);
     put(object, "predicted_stall_ns_per_iteration", figures->plan.stall_ns);
     put(object, "predicted_iteration_ns", figures->plan.iteration_ns);
+    put(object, "predicted_overhead_ns", figures->plan.overhead_ns);
+    put(object, "learnt_iteration_ns", figures->plan.learnt_iteration_ns);
 }
 
 static void put_transfers(json_t *object, const struct ebb_parent_result *figures)
@@ -198,6 +200,8 @@ static void put_budget(json_t *object, const struct ebb_summary *summary)
 static void put_counts(json_t *object, const struct ebb_parent_result *figures)
 {
     put(object, "mismatches", figures->faults.mismatches);
+    put(object, "observed_faults", figures->faults.observed);
+    put(object, "observed_ns", figures->faults.observed_ns);
     put(object, "reactive_evictions", figures->transfers.reactive_evictions);
     put(object, "busy_blocks", figures->transfers.busy_blocks);
     put(object, "placement_load_bytes", figures->placement.load_bytes);
@@ -216,6 +220,9 @@ static void put_rates(json_t *object, const struct ebb_parent_result *figures)
 {
     json_object_set_new(object, "out_bps", json_integer((json_int_t)figures->lanes.out_bps));
     json_object_set_new(object, "in_bps", json_integer((json_int_t)figures->lanes.in_bps));
+    json_object_set_new(object, "machine",
+                        figures->plan.iteration_ns ? ebb__machine_to_json(&figures->plan.machine)
+                                                   : json_object());
     put(object, "measured_out_bps", (uint64_t)figures->lanes.measured_out_bps);
     put(object, "measured_in_bps", (uint64_t)figures->lanes.measured_in_bps);
     json_t *iteration = json_object();

@@ -9,11 +9,12 @@ LAB_POLICIES = ["appobmem", "appobmem:strong", "autoswap", "autoswap:vote", "aut
 ALLOCATORS = ["cnmem", "torch", "bfc", "glibc"]  # src/lab/peers/peer.c
 
 # Options of the commands that plan, in the order of cli/offline.c.
-SHARED = ["--machine", "--store", "--smallest-block"]
+SHARED = ["--machine", "--scale-time", "--store", "--smallest-block"]
 OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-limit", "--output",
                     "--tune", "--json"],
            "simulate": ["--budget", *SHARED, "--tune", "--json"]}
-LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--pools", "--plan", *SHARED, "--seeds",
+LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--pools", "--plan", "--machine",
+                           "--scale-time", "--budget-at", "--store", "--smallest-block", "--seeds",
                            "--time-limit", "--csv", "--plot", "--force", "--tune", "--json"],
                "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
                         "--tune", "--json"]}

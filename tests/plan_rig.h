@@ -11,7 +11,8 @@
 /* A machine with lanes of the given GB/s and a latency of 50 us for each transfer. */
 static inline struct ebb_machine machine_of(double out_gbps, double in_gbps, bool duplex)
 {
-    return (struct ebb_machine){"test", {1 / out_gbps, 50000}, {1 / in_gbps, 50000}, duplex};
+    return (struct ebb_machine){
+        "test", {1 / out_gbps, 50000}, {1 / in_gbps, 50000}, duplex, EBB_NO_COSTS};
 }
 
 static inline struct ebb_plan make(const char *policy, const struct ebb_plan_request *request)

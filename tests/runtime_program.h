@@ -81,7 +81,7 @@ static inline void program_fini(struct program *program)
  * free(). */
 static inline struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
-    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
+    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 200000000);
     return script_from(&request, true);
 }

@@ -19,7 +19,8 @@
 static struct ebb_machine machine_of(double out_gbps, double in_gbps, uint64_t fixed_ns,
                                      bool duplex)
 {
-    return (struct ebb_machine){"test", {1 / out_gbps, fixed_ns}, {1 / in_gbps, fixed_ns}, duplex};
+    return (struct ebb_machine){
+        "test", {1 / out_gbps, fixed_ns}, {1 / in_gbps, fixed_ns}, duplex, EBB_NO_COSTS};
 }
 
 static uint64_t peak_bound(const struct ebb_plan_request *request)

@@ -37,11 +37,12 @@ static size_t files_in(const char *path)
 
 static struct ebb_profile make_profile(uint64_t seed, unsigned iterations)
 {
-    struct ebb_profile profile = {.unmanaged_peak_bytes = 1000 + seed,
-                                  .small_bytes = 10,
-                                  .store_id = ebb__profile_store_id("/var/tmp"),
-                                  .machine = {"host", {0.5, 1000}, {0.75, 2000}, true},
-                                  .compressed = seed % 2 == 0};
+    struct ebb_profile profile = {
+        .unmanaged_peak_bytes = 1000 + seed,
+        .small_bytes = 10,
+        .store_id = ebb__profile_store_id("/var/tmp"),
+        .machine = {"host", {0.5, 1000}, {0.75, 2000}, true, EBB_NO_COSTS},
+        .compressed = seed % 2 == 0};
     for (unsigned i = 0; i < iterations; i++) {
         struct ebb_model model = i % 2 ? make_training(6, (uint64_t)64 << 20, 900000000, seed + i)
                                        : make_random(seed + i, 200, (uint64_t)1 << 20, 1000);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-static const struct ebb_machine machine = {"one", {1, 0}, {1, 0}, true};
+static const struct ebb_machine machine = {"one", {1, 0}, {1, 0}, true, EBB_NO_COSTS};
 
 /* A plan made by hand, without a planner. Block a (100 bytes) is absent from 120 to 500. Block b
  * (60) is written back and never fetched. The weight (40) is absent across the iteration's end. */

@@ -33,8 +33,8 @@ static void subject_make(struct subject *subject, uint64_t seed, const char *pol
 {
     memset(subject, 0, sizeof *subject);
     subject->model = make_random(seed, 110, 4 * EBB_MIB, 300000);
-    subject->machine =
-        (struct ebb_machine){"test", {seed % 2 ? 0.05 : 0.5, 1000}, {0.1, 1000}, true};
+    subject->machine = (struct ebb_machine){
+        "test", {seed % 2 ? 0.05 : 0.5, 1000}, {0.1, 1000}, true, EBB_NO_COSTS};
     uint64_t budget = subject->model.peak_bytes * percent / 100;
     struct ebb_plan_request request = {
         &subject->model, &subject->machine, budget, 1, 0, 2000000, false, 0, 0, NULL};

@@ -135,6 +135,41 @@ class Compare(Case):
             if row["budget"] == "zero-stall":
                 self.assertEqual((row["stall_ns"], row["slowdown"]), (0, 1.0))
 
+    def test_budgets_for_slowdowns(self):
+        asked = ("compare", self.trace, "--machine", "pcie3", "--policies", "ebb,lru",
+                 "--budget-at", "0,5,20")
+        found = self.json(*asked)
+        self.assertEqual(found["schema"], "ebb.budget-at/1")
+        self.assertEqual([(row["policy"], row["at_percent"]) for row in found["rows"]],
+                         [(policy, at) for policy in ("ebb", "lru") for at in (0, 5, 20)])
+        for row in found["rows"]:
+            plan = self.json("plan", self.trace, "--machine", "pcie3", "--policy", row["policy"],
+                             "--budget", str(row["budget_bytes"]))
+            self.assertLessEqual(plan["iteration_ns"] / (plan["iteration_ns"] - plan["stall_ns"]),
+                                 1.0001 + row["at_percent"] / 100)
+            self.assertAlmostEqual(row["share"], row["budget_bytes"] / row["peak_bytes"], 4)
+        budgets = [row["budget_bytes"] for row in found["rows"]]
+        self.assertLess(budgets[0], budgets[3])
+        slower = self.json(*asked, "--scale-time", "0.05")
+        self.assertGreater(slower["rows"][1]["budget_bytes"], budgets[1])
+        code, out, err = run(*asked)
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual([line.split()[0] for line in out.splitlines()],
+                         [self.trace, "policy", "ebb", "lru"])
+
+    def test_scaled_times(self):
+        plan = self.path("plan.json")
+        options = ("--machine", "pcie3", "--scale-time", "0.5")
+        made = self.json("plan", self.trace, *options, "--budget", "70%", "-o", plan)
+        whole = self.json("plan", self.trace, "--machine", "pcie3", "--budget", "100%")
+        self.assertAlmostEqual(made["iteration_ns"] - made["stall_ns"], whole["iteration_ns"] / 2,
+                               delta=1)
+        seen = self.json("simulate", self.trace, plan, *options[2:])
+        self.assertEqual(seen["iteration_ns"], made["iteration_ns"])
+        code, _, err = run("simulate", self.trace, plan)
+        self.assertEqual(code, 1)
+        self.assertIn("the plan was made for another trace", err)
+
     def test_footprints(self):
         load = (3 + sum(4 + layer for layer in range(1, 7))) * MIB
         found = self.json("compare", self.trace, "--machine", "pcie3", "--policies", "none")
@@ -214,6 +249,8 @@ class Compare(Case):
                 (["compare", self.trace, "--policies", "ebb,what"], 2, "'what'"),
                 (["compare", self.trace, "--budgets", "60%,"], 2, "'' is no budget"),
                 (["compare", self.trace, "--budgets", "nan"], 2, "'nan' is no budget"),
+                (["compare", self.trace, "--budget-at", "5,x"], 2, "'5,x' is no list of percentages"),
+                (["compare", self.trace, "--budget-at", "5", "--policies", "what"], 2, "'what'"),
                 (["compare", self.trace, "--what"], 2, "--what"),
                 (["compare", self.trace, "--machine", "pcie3,what"], 2, "what: "),
                 (["compare", self.trace, "--machine", "pcie3,pcie3"], 2, "another machine is called"),

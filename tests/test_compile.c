@@ -261,7 +261,7 @@ static void all_gaps(void **state)
 static void real_plans(void **state)
 {
     (void)state;
-    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.7, 50000}, true};
+    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.7, 50000}, true, EBB_NO_COSTS};
     uint32_t absences = 0;
     for (uint32_t layers = 2; layers <= 14; layers += 3) {
         struct ebb_model model = make_training(layers, (uint64_t)64 << 20, 300000000, layers);

@@ -1,4 +1,5 @@
-/* The core alone: default values of a configuration, the program's own clock, and a fork. */
+/* The core alone: default values of a configuration, the program's own clock, what observation
+ * costs, and a fork. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,6 +95,34 @@ static void a_wait_ends_in_time(void **state)
     ground_close(&ground);
 }
 
+/* The cost is told before the next event, once it is worth an event. */
+static void observation_is_told_with_the_next_event(void **state)
+{
+    (void)state;
+    struct ground ground;
+    ground_open(&ground, UINT64_MAX, &policy, NULL);
+    struct core *core = &ground.core;
+    const struct ebb_event use = {.kind = EBB_EVENT_ACCESS, .block = 1};
+    const uint64_t least = ebb__tuning()->stall_event_ns;
+    const uint64_t fault = ebb__tuning()->observed_fault_ns;
+    struct ebb_event read[8];
+    ebb__progress_observed(core, least - 1, 0);
+    ebb__core_event(core, &use);
+    assert_int_equal(ebb__ring_read(core->ring, read, 8), 1);
+    ebb__progress_observed(core, 1, 2);
+    ebb__core_event(core, &use);
+    ebb__core_event(core, &use);
+    assert_int_equal(ebb__ring_read(core->ring, read, 8), 3);
+    assert_int_equal(read[0].kind, EBB_EVENT_MARK);
+    assert_int_equal(read[0].mark, EBB_MARK_OBSERVED);
+    assert_int_equal(read[0].size_bytes, least + 2 * fault);
+    assert_int_equal(read[1].kind, EBB_EVENT_ACCESS);
+    assert_int_equal(read[2].kind, EBB_EVENT_ACCESS);
+    assert_int_equal(atomic_load(&core->counters->observed_faults), 2);
+    assert_int_equal(atomic_load(&core->counters->observed_ns), least + 2 * fault);
+    ground_close(&ground);
+}
+
 /* In the child nobody holds the lock, nobody waits, and the counters are its own. */
 static void a_child_begins_anew(void **state)
 {
@@ -126,6 +155,7 @@ int main(void)
         cmocka_unit_test(what_is_left_open_is_as_usual),
         cmocka_unit_test(progress_stands_while_the_program_waits),
         cmocka_unit_test(a_wait_ends_in_time),
+        cmocka_unit_test(observation_is_told_with_the_next_event),
         cmocka_unit_test(a_child_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

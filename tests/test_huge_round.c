@@ -11,7 +11,7 @@
 #define PEAK (70 * EBB_MIB)
 #define ITERATION_NS ((uint64_t)80000000)
 
-static const struct ebb_machine lanes = {"test", {0.5, 50000}, {0.5, 50000}, true};
+static const struct ebb_machine lanes = {"test", {0.5, 50000}, {0.5, 50000}, true, EBB_NO_COSTS};
 
 static uint64_t in_units(uint64_t bytes)
 {

@@ -196,6 +196,7 @@ ORDER = {
         "pool/pool swap/ebb",
         "place/place plan",
         "request/request",
+        "request/budget_at",
     ],
     "src/api": [
         "mark statistics",
@@ -245,7 +246,7 @@ ORDER = {
         "doctor import info offline record summary",
         "compare_front compare_list compare_pools",
         "compare_csv compare_files compare_json compare_plot compare_table",
-        "compare_rows",
+        "budget_at compare_rows",
         "compare pack plan run simulate",
         "main no_lab",
     ],

@@ -121,7 +121,7 @@ static const struct chain four = {
 /* Lanes that take `ns` for a byte. */
 static struct ebb_machine lanes(double ns)
 {
-    return (struct ebb_machine){"lanes", {ns, 0}, {ns, 0}, true};
+    return (struct ebb_machine){"lanes", {ns, 0}, {ns, 0}, true, EBB_NO_COSTS};
 }
 
 /* Plans by the policy, and checks the plan within its peak, where it is feasible. */

@@ -5,10 +5,12 @@
 
 #include <cmocka.h>
 
+#include "base/geometry.h"
 #include "base/size.h"
 #include "machine/machine.h"
 
 #include <dirent.h>
+#include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +21,8 @@
 static void named_machines(void **state)
 {
     (void)state;
-    static const char *const names[] = {"autoswap-paper", "pcie3", "pcie4", "pcie5",
-                                        "optane",         "cxl",   "nvme"};
+    static const char *const names[] = {"autoswap-paper", "pcie3", "pcie4", "pcie5", "nvlink",
+                                        "optane",         "cxl",   "nvme",  "hdd"};
     struct ebb_machine machine;
     struct ebb_error error;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -82,6 +84,8 @@ static void machine_files(void **state)
         "\"in\":{\"ns_per_byte\":1}}",
         "{\"schema\":\"ebb.machine/1\",\"name\":7,\"out\":{\"ns_per_byte\":1},"
         "\"in\":{\"ns_per_byte\":1}}",
+        "{\"schema\":\"ebb.machine/1\",\"costs\":{\"fixed_ns\":-1},\"out\":{\"ns_per_byte\":1},"
+        "\"in\":{\"ns_per_byte\":1}}",
         "{\"schema\":\"ebb.machine/1\",\"duplex\":1,\"out\":{\"ns_per_byte\":1},"
         "\"in\":{\"ns_per_byte\":1}}",
     };
@@ -91,6 +95,28 @@ static void machine_files(void **state)
         assert_memory_equal(&machine, &before, sizeof machine);
     }
     assert_int_equal(ebb__machine_find("/nowhere/at.all", &machine, &error), EBB_ERR_IO);
+}
+
+/* The costs of a file come back from its JSON, and a transfer costs their sum. */
+static void costs_of_a_transfer(void **state)
+{
+    (void)state;
+    struct ebb_machine machine, again;
+    assert_int_equal(ebb__machine_find("pcie4", &machine, NULL), EBB_OK);
+    assert_int_equal(ebb__machine_transfer_ns(&machine, EBB_MIB), 0);
+    assert_int_equal(read_text("{\"schema\":\"ebb.machine/1\",\"out\":{\"ns_per_byte\":1},"
+                               "\"in\":{\"ns_per_byte\":1},\"costs\":{\"huge_page_ns\":1000,"
+                               "\"small_page_ns\":10,\"ns_per_byte\":0.5,\"fixed_ns\":7}}",
+                               &machine, NULL),
+                     EBB_OK);
+    const uint64_t bytes = 2 * EBB_HUGE_BYTES + 3 * EBB_PAGE_BYTES - 1;
+    const uint64_t expected = 2 * 1000 + 3 * 10 + (bytes + 1) / 2 + 7;
+    assert_int_equal(ebb__machine_transfer_ns(&machine, bytes), expected);
+    json_t *json = ebb__machine_to_json(&machine);
+    assert_int_equal(ebb__machine_from_json(json, "again", &again, NULL), EBB_OK);
+    json_decref(json);
+    assert_int_equal(ebb__machine_transfer_ns(&again, bytes), expected);
+    assert_int_equal(ebb__lane_ns(&again.out, 5), ebb__lane_ns(&machine.out, 5));
 }
 
 static size_t entries_in(const char *path)
@@ -121,6 +147,7 @@ static void probe_measures(void **state)
     assert_true(machine.out.ns_per_byte > 0.001 && machine.out.ns_per_byte < 1000);
     assert_true(machine.in.ns_per_byte > 0.001 && machine.in.ns_per_byte < 1000);
     assert_true(machine.out.fixed_ns > 0 && machine.in.fixed_ns > 0);
+    assert_true(machine.costs.ns_per_byte > 0 && machine.costs.huge_page_ns > 0);
     print_message("out %.2f GB/s + %llu us, in %.2f GB/s + %llu us, %s\n",
                   1 / machine.out.ns_per_byte, (unsigned long long)machine.out.fixed_ns / 1000,
                   1 / machine.in.ns_per_byte, (unsigned long long)machine.in.fixed_ns / 1000,
@@ -139,9 +166,9 @@ static void probe_of_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_machines),   cmocka_unit_test(lane_times),
-        cmocka_unit_test(machine_files),    cmocka_unit_test(probe_measures),
-        cmocka_unit_test(probe_of_nothing),
+        cmocka_unit_test(named_machines), cmocka_unit_test(lane_times),
+        cmocka_unit_test(machine_files),  cmocka_unit_test(costs_of_a_transfer),
+        cmocka_unit_test(probe_measures), cmocka_unit_test(probe_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static uint64_t begin(struct trace *trace, uint64_t size)
 
 static void check_planned(const struct ebb_model *model, uint64_t percent)
 {
-    const struct ebb_machine machine = {"test", {2, 0}, {2, 0}, true};
+    const struct ebb_machine machine = {"test", {2, 0}, {2, 0}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = {.model = model,
                                        .machine = &machine,
                                        .budget_bytes = model->peak_bytes * percent / 100,

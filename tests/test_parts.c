@@ -377,7 +377,7 @@ static void watch_laps(struct rig *rig, struct ebb_watch *watch)
 
 static struct ebb_script *plan_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
-    const struct ebb_machine machine = {"test", {8, 0}, {8, 0}, true};
+    const struct ebb_machine machine = {"test", {8, 0}, {8, 0}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 50000000);
     request.newest_only = true;
     return script_from(&request, false);

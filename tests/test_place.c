@@ -19,7 +19,7 @@
 #define PAGE ((uint64_t)4096)
 #define UNIT EBB_HUGE_BYTES
 
-static const struct ebb_machine machine = {"test", {0.1, 20000}, {0.1, 20000}, true};
+static const struct ebb_machine machine = {"test", {0.1, 20000}, {0.1, 20000}, true, EBB_NO_COSTS};
 
 static struct ebb_plan_request request_for(const struct ebb_model *model, uint64_t budget_bytes)
 {

@@ -13,6 +13,15 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Each transfer costs the program 5 ns. */
+static void assert_overhead(const struct ebb_plan *plan)
+{
+    uint64_t transfers = 0;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        transfers += plan->absences[i].drops ? 1 : 2;
+    assert_int_equal(plan->overhead_ns, 5 * transfers);
+}
+
 static void random_models(void **state)
 {
     (void)state;
@@ -23,6 +32,7 @@ static void random_models(void **state)
         uint64_t rate = seed % 4; /* from fast to hopelessly slow lanes */
         struct ebb_model model = make_random(seed, 20 + (uint32_t)(seed % 7) * 20, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(rate == 0 ? 40 : 3.0 / (double)rate, 10, seed % 2);
+        machine.costs.fixed_ns = 5;
         for (uint64_t percent = 100; percent >= 20; percent -= 20) {
             for (size_t p = 0; p < count; p++) {
                 struct ebb_plan_request request = {.model = &model,
@@ -33,6 +43,7 @@ static void random_models(void **state)
                                                    .effort_steps = 1500000};
                 struct ebb_plan plan = make(policies[p].name, &request);
                 assert_holds(&request, &plan);
+                assert_overhead(&plan);
                 /* No plan is within a budget below the bound, and `ebb` is within any other. */
                 assert_true(!plan.feasible || plan.smallest_feasible_bytes <= request.budget_bytes);
                 if (strcmp(policies[p].name, "none") != 0 &&

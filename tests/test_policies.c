@@ -226,7 +226,7 @@ static void scores_by_hand(void **state)
 {
     (void)state;
     struct ebb_model model = scored_model();
-    struct ebb_machine machine = {"one", {1, 100}, {2, 50}, true};
+    struct ebb_machine machine = {"one", {1, 100}, {2, 50}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL};
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking;
@@ -285,7 +285,7 @@ static void short_gaps_score_below_zero(void **state)
 {
     (void)state;
     struct ebb_model model = scored_model();
-    struct ebb_machine machine = {"slow", {100, 0}, {100, 0}, true};
+    struct ebb_machine machine = {"slow", {100, 0}, {100, 0}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL};
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking;
@@ -445,7 +445,7 @@ static void lru_by_hand(void **state)
     make_event(&maker, 3100, EBB_EVENT_ACCESS, b, EBB_ACCESS_WRITE); /* resident */
     make_event(&maker, 4000, EBB_EVENT_FREE, scratch[1], 0);         /* 6 */
     struct ebb_model model = make_model(&maker, 10000);
-    struct ebb_machine machine = {"one", {1, 5}, {2, 7}, true};
+    struct ebb_machine machine = {"one", {1, 5}, {2, 7}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = {&model, &machine, 110, 1, 0, 0, false, 0, 0, NULL};
     struct ebb_plan plan = make("lru", &request);
     assert_holds(&request, &plan);

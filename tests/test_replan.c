@@ -124,7 +124,8 @@ static struct stage *open_stage(void)
     stage->parent.ledger = &stage->ledger;
     stage->parent.options.policy = ebb__plan_policy("ebb");
     stage->parent.lanes.state = LANES_KNOWN;
-    stage->parent.lanes.machine = (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true};
+    stage->parent.lanes.machine =
+        (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
     atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);
     push_mark(stage, EBB_MARK_TRACE_ON);
     for (unsigned i = 0; i < 3; i++)
@@ -275,6 +276,7 @@ static void a_faster_pace_is_planned_for(void **state)
         }
         assert_int_equal(stage->scripts, 1 + waits);
         assert_int_equal(waits, stage->parent.figures.plan.iteration_ns < predicted * 2 / 3);
+        assert_int_equal(stage->parent.figures.plan.learnt_iteration_ns, predicted);
         close_stage(stage);
     }
 }
@@ -344,7 +346,7 @@ static void off_the_plan_nothing_is_judged(void **state)
 static void lanes_from_counts(void **state)
 {
     (void)state;
-    struct ebb_machine assumed = {"test", {1, 7}, {2, 9}, true}, measured;
+    struct ebb_machine assumed = {"test", {1, 7}, {2, 9}, true, EBB_NO_COSTS}, measured;
     struct lane_counts from = {.out_bytes = 5, .in_bytes = 6, .out_busy_ns = 7, .in_busy_ns = 8};
     struct lane_counts to = {.out_bytes = 5 + 100 * MIB,
                              .in_bytes = 6 + 200 * MIB,
@@ -363,6 +365,31 @@ static void lanes_from_counts(void **state)
     to.out_bytes = 5 + MIB;
     ebb__measured_lanes(&assumed, &from, &to, &measured);
     assert_true(fabs(measured.out.ns_per_byte - 1) < 1e-9);
+}
+
+/* Page moves that the process has counted replace what the machine assumes, if they are enough. */
+static void costs_from_page_moves(void **state)
+{
+    (void)state;
+    struct process *process = must(calloc(1, sizeof *process));
+    process->stream.ring = must(calloc(1, sizeof *process->stream.ring));
+    struct ebb_counters *counters = &process->stream.ring->counters;
+    const struct ebb_machine machine = {"test", {1, 0}, {1, 0}, true, {26000, 100, 0.5, 7}};
+    atomic_store(&counters->moved_huge_pages, 10);
+    atomic_store(&counters->moved_huge_ns, 10 * 50000);
+    atomic_store(&counters->moved_small_pages, 10000);
+    atomic_store(&counters->moved_small_ns, 10000 * 90);
+    struct ebb_transfer_costs costs = ebb__measured_costs(process, &machine);
+    assert_true(fabs(costs.huge_page_ns - 26000) < 1e-6);
+    assert_true(fabs(costs.small_page_ns - 180) < 1e-6);
+    atomic_store(&counters->moved_huge_pages, 1000);
+    atomic_store(&counters->moved_huge_ns, 1000 * 50000);
+    costs = ebb__measured_costs(process, &machine);
+    assert_true(fabs(costs.huge_page_ns - 100000) < 1e-6);
+    assert_true(fabs(costs.ns_per_byte - 0.5) < 1e-9);
+    assert_int_equal(costs.fixed_ns, 7);
+    free(process->stream.ring);
+    free(process);
 }
 
 static void intervals_are_the_shorter_ones(void **state)
@@ -420,6 +447,7 @@ int main(void)
         cmocka_unit_test(room_that_comes_is_planned_for),
         cmocka_unit_test(off_the_plan_nothing_is_judged),
         cmocka_unit_test(lanes_from_counts),
+        cmocka_unit_test(costs_from_page_moves),
         cmocka_unit_test(intervals_are_the_shorter_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,7 @@ static void other_lap(struct program *p, struct rig *rig)
 
 static struct ebb_script *script_for(const struct ebb_model *model, uint64_t budget_bytes)
 {
-    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
+    const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true, EBB_NO_COSTS};
     struct ebb_plan_request request = request_for(model, &machine, budget_bytes, 100000000);
     struct ebb_script *script = script_from(&request, false);
     assert_true(script->flags & EBB_SCRIPT_UNORDERED);

@@ -317,7 +317,7 @@ static void a_run_plans_as_the_command_does(void **state)
 static void terms_of_a_run(void **state)
 {
     (void)state;
-    const struct ebb_machine machine = {"test", {0.5, 20000}, {0.5, 20000}, true};
+    const struct ebb_machine machine = {"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
     struct ebb_model model = make_training(6, 40 * EBB_MIB, 80000000, 3);
     struct stage *stage = stage_open("ebb", &machine, 30 * EBB_MIB);
     struct ebb_counters *counters = &stage->process.stream.ring->counters;

@@ -11,7 +11,7 @@
 #include "sim/simulate.h"
 #include "synthetic.h"
 
-static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true};
+static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true, EBB_NO_COSTS};
 
 /* A plan with room for what the tests change. */
 struct fixture {

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true};
+static const struct ebb_machine one = {"one", {1, 0}, {1, 0}, true, EBB_NO_COSTS};
 
 /* A has 100 bytes. It is written at 10, in use until 20, and read at 600. B lives from `b_alloc_ns`
  * to `b_free_ns`. */
@@ -118,7 +118,7 @@ static void access_cancels_a_late_copy_out(void **state)
 {
     (void)state;
     struct small small = small_make(50, 150, 500);
-    struct ebb_machine slow = {"slow", {10, 0}, {1, 0}, true};
+    struct ebb_machine slow = {"slow", {10, 0}, {1, 0}, true, EBB_NO_COSTS};
     struct ebb_sim_times times;
     struct ebb_sim_result result = run(&small, &slow, 1000, &times, NULL);
     assert_true(times.cancelled);

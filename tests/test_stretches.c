@@ -21,7 +21,7 @@
 #define STEP_NS 3000000u
 #define PAGE 4096u
 
-static const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true};
+static const struct ebb_machine machine = {"test", {0.5, 50000}, {0.5, 50000}, true, EBB_NO_COSTS};
 
 /* The forward pass touches the first weight, the optimizer each of them. */
 static struct ebb_model make_optimizer(void)

@@ -197,9 +197,10 @@ static void waits_do_not_count(void **state)
     expect_times(&events, 170, 100);
 }
 
-/* All iterations are observed. The program waits before each use and for memory, longer in each
- * iteration. If `varied`, each third one touches its block twice, so only allocations are alike. */
-static void expect_work_of_traced(bool varied)
+/* All iterations are observed. The program waits before each use and for memory, or observation
+ * costs as much, longer in each iteration. If `varied`, each third one touches its block twice, so
+ * only allocations are alike. */
+static void expect_work_of_traced(bool varied, uint8_t mark)
 {
     events_vec events = {0};
     uint64_t now = 0;
@@ -209,10 +210,10 @@ static void expect_work_of_traced(bool varied)
         struct ebb_event alloc = {0, output, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0};
         struct ebb_event write = {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, 0, 0};
         struct ebb_event release = {0, output, 4096, EBB_EVENT_FREE, 0, 0, 0, 0};
-        push_mark(&events, &now, 70 + wait_ns, EBB_MARK_WAIT, wait_ns);
+        push_mark(&events, &now, 70 + wait_ns, mark, wait_ns);
         push(&events, &now, 0, alloc);
         push(&events, &now, 10, write);
-        push_mark(&events, &now, wait_ns, EBB_MARK_WAIT, wait_ns);
+        push_mark(&events, &now, wait_ns, mark, wait_ns);
         if (varied && lap % 3 == 0)
             push(&events, &now, 0, write);
         push(&events, &now, 100, release);
@@ -223,8 +224,15 @@ static void expect_work_of_traced(bool varied)
 static void waits_of_observed_iterations_do_not_count(void **state)
 {
     (void)state;
-    expect_work_of_traced(false);
-    expect_work_of_traced(true);
+    expect_work_of_traced(false, EBB_MARK_WAIT);
+    expect_work_of_traced(true, EBB_MARK_WAIT);
+}
+
+static void the_cost_of_observation_does_not_count(void **state)
+{
+    (void)state;
+    expect_work_of_traced(false, EBB_MARK_OBSERVED);
+    expect_work_of_traced(true, EBB_MARK_OBSERVED);
 }
 
 int main(void)
@@ -235,6 +243,7 @@ int main(void)
         cmocka_unit_test(announced_accesses_are_a_clock),
         cmocka_unit_test(waits_do_not_count),
         cmocka_unit_test(waits_of_observed_iterations_do_not_count),
+        cmocka_unit_test(the_cost_of_observation_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

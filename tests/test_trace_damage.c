@@ -210,7 +210,7 @@ static void test_versions(void **state)
     expect_failure(sample.data, sample.size, EBB_ERR_FORMAT, "the header's checksum");
     trace_repair(sample.data, sample.size);
     struct ebb_error error =
-        expect_failure(sample.data, sample.size, EBB_ERR_VERSION, "has trace format 2.0");
+        expect_failure(sample.data, sample.size, EBB_ERR_VERSION, "has trace format 2.1");
     assert_non_null(strstr(error.remedy, "newer"));
     ebb__put_le16(sample.data + 8, 0);
     trace_repair(sample.data, sample.size);

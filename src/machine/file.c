@@ -1,4 +1,4 @@
-/* Machines in JSON files; docs/formats/machine.md is the reference. */
+/* Machines in JSON; docs/formats/machine.md is the reference. */
 #include "machine/machine.h"
 
 #include "base/file.h"
@@ -34,6 +34,33 @@ static enum ebb_status lane_read(const json_t *lane, const char *path, const cha
     return EBB_OK;
 }
 
+/* A cost that may be missing. Returns false if it is there and no cost. */
+static bool cost_read(const json_t *costs, const char *name, double *ns)
+{
+    const json_t *value = json_object_get(costs, name);
+    double read = value ? json_number_value(value) : 0;
+    if (value && (!json_is_number(value) || !(read >= 0) || read > MOST_FIXED_NS))
+        return false;
+    *ns = read;
+    return true;
+}
+
+static enum ebb_status costs_read(const json_t *costs, const char *path,
+                                  struct ebb_transfer_costs *out, struct ebb_error *error)
+{
+    double fixed_ns = 0;
+    if (!costs)
+        return EBB_OK;
+    if (!json_is_object(costs) || !cost_read(costs, "huge_page_ns", &out->huge_page_ns) ||
+        !cost_read(costs, "small_page_ns", &out->small_page_ns) ||
+        !cost_read(costs, "ns_per_byte", &out->ns_per_byte) ||
+        !cost_read(costs, "fixed_ns", &fixed_ns))
+        return ebb__fail(error, EBB_ERR_FORMAT, path,
+                         "member 'costs' must be an object of numbers from 0 to 10^12");
+    out->fixed_ns = (uint64_t)fixed_ns;
+    return EBB_OK;
+}
+
 enum ebb_status ebb__machine_from_json(const json_t *root, const char *path,
                                        struct ebb_machine *machine, struct ebb_error *error)
 {
@@ -55,6 +82,8 @@ enum ebb_status ebb__machine_from_json(const json_t *root, const char *path,
         status = lane_read(json_object_get(root, "out"), path, "out", &read.out, error);
     if (!status)
         status = lane_read(json_object_get(root, "in"), path, "in", &read.in, error);
+    if (!status)
+        status = costs_read(json_object_get(root, "costs"), path, &read.costs, error);
     if (!status)
         *machine = read;
     return status;
@@ -81,4 +110,24 @@ enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,
         status = ebb__machine_read_memory(content.bytes, content.size, path, machine, error);
     free(content.bytes);
     return status;
+}
+
+json_t *ebb__machine_to_json(const struct ebb_machine *machine)
+{
+    const struct ebb_lane *lanes[] = {&machine->out, &machine->in};
+    const struct ebb_transfer_costs *costs = &machine->costs;
+    static const char *const names[] = {"out", "in"};
+    json_t *object = json_object();
+    json_object_set_new(object, "schema", json_string("ebb.machine/1"));
+    json_object_set_new(object, "name", json_string(machine->name));
+    for (int i = 0; i < 2; i++)
+        json_object_set_new(object, names[i],
+                            json_pack("{s:f, s:I}", "ns_per_byte", lanes[i]->ns_per_byte,
+                                      "fixed_ns", (json_int_t)lanes[i]->fixed_ns));
+    json_object_set_new(object, "duplex", json_boolean(machine->duplex));
+    json_object_set_new(object, "costs",
+                        json_pack("{s:f, s:f, s:f, s:I}", "huge_page_ns", costs->huge_page_ns,
+                                  "small_page_ns", costs->small_page_ns, "ns_per_byte",
+                                  costs->ns_per_byte, "fixed_ns", (json_int_t)costs->fixed_ns));
+    return object;
 }

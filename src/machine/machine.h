@@ -15,18 +15,35 @@ struct ebb_lane {
     uint64_t fixed_ns;
 };
 
+/* What a transfer costs the program although it does not wait. The processor moves pages, serves
+ * the disk, and interrupts the program's threads. All 0: nothing, as with a copy engine. */
+struct ebb_transfer_costs {
+    double huge_page_ns;  /* for each whole 2 MiB of the block */
+    double small_page_ns; /* for each page of the rest */
+    double ns_per_byte;   /* for the copy itself */
+    uint64_t fixed_ns;    /* for each transfer: interrupts, a change of threads */
+};
+#define EBB_NO_COSTS                                                                               \
+    {                                                                                              \
+        0, 0, 0, 0                                                                                 \
+    }
+
 struct ebb_machine {
     char name[32];
     struct ebb_lane out; /* fast memory -> store */
     struct ebb_lane in;  /* store -> fast memory */
     bool duplex;         /* out and in do not share bandwidth */
+    struct ebb_transfer_costs costs;
 };
 
 /* Time that a transfer of `bytes` occupies the lane, ns. */
 uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes);
 
-/* Looks up a named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `optane`, `cxl`, `nvme`.
- * EBB_ERR_ARGUMENT if the name is unknown. */
+/* Time that the program loses to a transfer of `bytes` in one direction, waits apart, ns. */
+uint64_t ebb__machine_transfer_ns(const struct ebb_machine *machine, uint64_t bytes);
+
+/* Looks up a named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `nvlink`, `optane`, `cxl`,
+ * `nvme`, `hdd`. EBB_ERR_ARGUMENT if the name is unknown. */
 EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
                                                  struct ebb_error *error);
 
@@ -47,6 +64,9 @@ struct json_t;
 EBB_NODISCARD enum ebb_status ebb__machine_from_json(const struct json_t *root, const char *path,
                                                      struct ebb_machine *machine,
                                                      struct ebb_error *error);
+
+/* The machine as a JSON value, which ebb__machine_from_json() reads. The caller owns it. */
+struct json_t *ebb__machine_to_json(const struct ebb_machine *machine);
 
 /* Finds the machine of a `--machine` argument, except `host`: a name, else the path of a JSON
  * file. */

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REQUEST_BYTES ((size_t)8 << 20)
@@ -32,6 +33,11 @@
 /* Sum of the two directions' rates when both run, each as a share of its rate alone. It is 2 if
  * they share no bandwidth and 1 if they share all. The model has only these two cases. */
 #define DUPLEX_SHARES 1.5
+
+/* A huge page that is moved there and back takes 26 us, 384 small ones 40 (bench_page_moves, AMD
+ * EPYC, 2026-11-22). A transfer moves the pages of its block once there and once back. */
+#define HUGE_PAGE_NS 26000
+#define SMALL_PAGE_NS (40000.0 / 384)
 
 /* The files of the store, one a place; requests alternate between them. */
 struct files {
@@ -49,6 +55,7 @@ struct probe {
     atomic_bool *over; /* the phase is over: set by the first that finishes */
     atomic_ullong next_bytes;
     atomic_ullong moved_bytes;
+    atomic_ullong processor_ns;
     atomic_int failed_errno;
     struct worker {
         struct probe *probe;
@@ -101,8 +108,12 @@ static void worker_move(struct worker *worker)
 static void *worker_run(void *argument)
 {
     struct worker *worker = argument;
+    struct timespec spent = {0};
     worker_move(worker);
     worker->ended_ns = ebb__now_ns();
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent) == 0)
+        atomic_fetch_add(&worker->probe->processor_ns,
+                         (uint64_t)spent.tv_sec * 1000000000 + (uint64_t)spent.tv_nsec);
     return NULL;
 }
 
@@ -151,9 +162,10 @@ static int probe_join(struct probe *probe, double *ns_per_byte)
 }
 
 /* Measures one direction alone. `limit_bytes` in: the most to transfer; out: bytes transferred.
- * Returns 0 or an errno. */
+ * Adds half of the processor's time for each byte to *cost, which is of both directions. Returns 0
+ * or an errno. */
 static int measure_alone(const struct files *files, bool writing, unsigned char *buffers,
-                         uint64_t *limit_bytes, struct ebb_lane *lane)
+                         uint64_t *limit_bytes, struct ebb_lane *lane, double *cost)
 {
     atomic_bool over = false;
     struct probe probe = {
@@ -163,6 +175,8 @@ static int measure_alone(const struct files *files, bool writing, unsigned char 
     if (failed || ended)
         return failed ? failed : ended;
     *limit_bytes = probe.moved_bytes;
+    if (*limit_bytes)
+        *cost += (double)probe.processor_ns / (double)*limit_bytes / 2;
     return small_requests(files->descriptor[0], writing, buffers, &lane->fixed_ns);
 }
 
@@ -263,16 +277,21 @@ enum ebb_status ebb__machine_probe(const char *places, uint64_t probe_bytes,
         memcpy(buffers + i, &random, sizeof random);
     }
 
-    struct ebb_machine measured = {.name = "host"};
+    struct ebb_machine measured = {
+        .name = "host",
+        .costs = {.huge_page_ns = HUGE_PAGE_NS,
+                  .small_page_ns = SMALL_PAGE_NS,
+                  .fixed_ns = ebb__tuning()->observed_fault_ns}}; /* changes of threads, too */
+    double *cost = &measured.costs.ns_per_byte;
     double shares = 0;
     uint64_t bytes =
         probe_bytes < REQUEST_BYTES ? REQUEST_BYTES : probe_bytes / REQUEST_BYTES * REQUEST_BYTES;
-    int failed = measure_alone(&files, true, buffers, &bytes, &measured.out);
+    int failed = measure_alone(&files, true, buffers, &bytes, &measured.out, cost);
     uint64_t written_bytes = bytes;
     if (!failed)
         failed = cache_drop(&files);
     if (!failed)
-        failed = measure_alone(&files, false, buffers, &bytes, &measured.in);
+        failed = measure_alone(&files, false, buffers, &bytes, &measured.in, cost);
     if (!failed)
         failed = cache_drop(&files);
     if (!failed)

@@ -284,6 +284,15 @@ void ebb__model_retime(struct ebb_model *model, const uint64_t *clock_ns)
     model->gap_count = write_gaps(model, model->gaps);
 }
 
+void ebb__model_scale_time(struct ebb_model *model, double factor)
+{
+    for (uint32_t tick = 0; tick <= model->tick_count; tick++) {
+        double ns = (double)model->time_ns[tick] * factor;
+        model->time_ns[tick] = ns < 0x1p59 ? (uint64_t)ns : (uint64_t)1 << 59;
+    }
+    model->gap_count = write_gaps(model, model->gaps);
+}
+
 void ebb__model_fini(struct ebb_model *model)
 {
     free(model->events);

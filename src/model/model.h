@@ -171,6 +171,9 @@ EBB_NODISCARD enum ebb_status ebb__model_build(struct ebb_event_span trace, size
  * clock events keep their relative position. */
 void ebb__model_retime(struct ebb_model *model, const uint64_t *clock_ns);
 
+/* Multiplies all times by `factor`, above 0: the same program on a processor of another speed. */
+void ebb__model_scale_time(struct ebb_model *model, double factor);
+
 void ebb__model_fini(struct ebb_model *model);
 
 /* (Re)computes load_bytes, peak and gaps from events, blocks, accesses and times. Used by the

@@ -26,12 +26,12 @@ struct splicer {
     bool second; /* the iteration behind the one that the phrase stands in */
 };
 
-/* Time without waits: a planner adds its own. */
+/* Time without waits and the cost of observation: a planner adds its own waits. */
 static uint64_t work_ns(const struct ebb_stream *stream, size_t event)
 {
     uint64_t ns = stream->events.items[event].time_ns;
-    uint64_t waited = ebb__stream_waited_ns(stream, event);
-    return ns > waited ? ns - waited : 0;
+    uint64_t lost = ebb__stream_lost_ns(stream, event);
+    return ns > lost ? ns - lost : 0;
 }
 
 /* Other threads run while one waits, so times without waits may go back. Then it is the time of the

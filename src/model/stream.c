@@ -176,8 +176,11 @@ static bool note_wait(struct ebb_stream *stream, size_t index, const struct ebb_
     if (last) {
         since_ns -= stream->events.items[last->event].time_ns;
         wait.sum_ns = last->sum_ns;
+        wait.observed_ns = last->observed_ns;
     }
-    wait.sum_ns += event->size_bytes < since_ns ? event->size_bytes : since_ns;
+    uint64_t lost_ns = event->size_bytes < since_ns ? event->size_bytes : since_ns;
+    wait.sum_ns += lost_ns;
+    wait.observed_ns += event->mark == EBB_MARK_OBSERVED ? lost_ns : 0;
     return ebb_vec_push(&stream->waits, wait);
 }
 
@@ -210,6 +213,7 @@ static enum ebb_status push_mark(struct ebb_stream *stream, const struct ebb_eve
         ok = ebb_vec_push(&stream->lost, index);
         break;
     case EBB_MARK_WAIT:
+    case EBB_MARK_OBSERVED:
         ok = note_wait(stream, index, event);
         break;
     default:
@@ -413,7 +417,8 @@ size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)
     return low;
 }
 
-uint64_t ebb__stream_waited_ns(const struct ebb_stream *stream, size_t event)
+/* The newest wait that has ended before `event`, or NULL. */
+static const struct ebb_wait *wait_before(const struct ebb_stream *stream, size_t event)
 {
     size_t low = 0, high = stream->waits.count;
     while (low < high) {
@@ -423,5 +428,17 @@ uint64_t ebb__stream_waited_ns(const struct ebb_stream *stream, size_t event)
         else
             high = middle;
     }
-    return low ? stream->waits.items[low - 1].sum_ns : 0;
+    return low ? &stream->waits.items[low - 1] : NULL;
+}
+
+uint64_t ebb__stream_lost_ns(const struct ebb_stream *stream, size_t event)
+{
+    const struct ebb_wait *wait = wait_before(stream, event);
+    return wait ? wait->sum_ns : 0;
+}
+
+uint64_t ebb__stream_waited_ns(const struct ebb_stream *stream, size_t event)
+{
+    const struct ebb_wait *wait = wait_before(stream, event);
+    return wait ? wait->sum_ns - wait->observed_ns : 0;
 }

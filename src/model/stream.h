@@ -42,8 +42,9 @@ struct ebb_stretch {
 };
 
 struct ebb_wait {
-    size_t event;    /* the mark at the end of the wait */
-    uint64_t sum_ns; /* of all waits up to this event */
+    size_t event;         /* the mark at the end of the wait */
+    uint64_t sum_ns;      /* of all waits up to this event, and of what observation has cost */
+    uint64_t observed_ns; /* of it: the cost of observation */
 };
 
 struct ebb_stream_alloc {
@@ -113,7 +114,10 @@ size_t ebb__stream_coverage(const struct ebb_stream *stream,
 bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *alloc);
 /* The number of ALLOCs before `event`. */
 size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event);
-/* The total time that the program waited for the runtime before `event`. O(log waits). */
+/* The total time that the program has lost to the runtime before `event`: it waited, or its
+ * accesses were observed. O(log waits), like the next. */
+uint64_t ebb__stream_lost_ns(const struct ebb_stream *stream, size_t event);
+/* The part of it that it waited. */
 uint64_t ebb__stream_waited_ns(const struct ebb_stream *stream, size_t event);
 
 #endif

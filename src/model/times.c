@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The time from one event to another without the waits of the program: a planner adds its own. */
+/* The time from one event to another, without the waits of the program and what its observation
+ * has cost: a planner adds its own waits. */
 static uint64_t work_ns(const struct ebb_stream *stream, size_t from, size_t to)
 {
     const struct ebb_event *events = stream->events.items;
     uint64_t ns = events[to].time_ns - events[from].time_ns;
-    uint64_t waited = ebb__stream_waited_ns(stream, to) - ebb__stream_waited_ns(stream, from);
-    return ns > waited ? ns - waited : 0;
+    uint64_t lost = ebb__stream_lost_ns(stream, to) - ebb__stream_lost_ns(stream, from);
+    return ns > lost ? ns - lost : 0;
 }
 
 enum {
@@ -326,9 +327,8 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
         if (status || done)
             return status;
     }
-    bool waited =
-        ebb__stream_waited_ns(stream, own->last) > ebb__stream_waited_ns(stream, own->first);
-    if (count == 0 && waited && !announced)
+    bool lost = ebb__stream_lost_ns(stream, own->last) > ebb__stream_lost_ns(stream, own->first);
+    if (count == 0 && lost && !announced)
         count = timing_windows(stream, template, own, TRACED, windows);
     if (count == 0)
         return EBB_OK;

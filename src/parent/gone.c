@@ -20,6 +20,8 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->transfers.stall_ns += atomic_load(&counters->stall_ns);
     result->faults.demand += atomic_load(&counters->demand_faults);
     result->faults.mismatches += atomic_load(&counters->mismatches);
+    result->faults.observed += atomic_load(&counters->observed_faults);
+    result->faults.observed_ns += atomic_load(&counters->observed_ns);
     result->transfers.reactive_evictions += atomic_load(&counters->reactive_evictions);
     result->transfers.busy_blocks += atomic_load(&counters->busy_blocks);
     result->placement.load_bytes += atomic_load(&counters->placement_load_bytes);

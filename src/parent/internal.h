@@ -326,6 +326,10 @@ struct lane_counts ebb__measured_counts(const struct process *process);
  * bytes were moved. */
 void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
                          const struct lane_counts *to, struct ebb_machine *measured);
+/* What transfers cost the program: the machine's costs with the page moves that the process has
+ * counted, if these are enough. */
+struct ebb_transfer_costs ebb__measured_costs(const struct process *process,
+                                              const struct ebb_machine *machine);
 /* True if the rates of a lane differ by more than the tolerance, a fraction, between the
  * machines. */
 bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,

@@ -1,10 +1,13 @@
-/* What a run measures itself: the lanes from transfers, and the pace from iterations without
- * observation. */
+/* What a run measures itself: the lanes from transfers, the cost of page moves, and the pace from
+ * iterations without observation. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"
 
 #include <stdlib.h>
+
+/* Pages whose moves tell what a move costs: arbitrary, so that single slow ones do not count. */
+enum { LEAST_HUGE_PAGES = 64, LEAST_SMALL_PAGES = 4096 };
 
 struct lane_counts ebb__measured_counts(const struct process *process)
 {
@@ -42,6 +45,26 @@ void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_co
     measured->in.ns_per_byte =
         measured_rate(to->in_bytes - from->in_bytes, to->in_busy_ns - from->in_busy_ns, both_ns,
                       assumed->duplex, assumed->in.ns_per_byte);
+}
+
+/* Nanoseconds of a page for a transfer, which moves it there and back. */
+static double page_ns(uint64_t pages, uint64_t ns, uint64_t least, double assumed)
+{
+    return pages < least ? assumed : 2 * (double)ns / (double)pages;
+}
+
+struct ebb_transfer_costs ebb__measured_costs(const struct process *process,
+                                              const struct ebb_machine *machine)
+{
+    const struct ebb_counters *counters = &process->stream.ring->counters;
+    struct ebb_transfer_costs costs = machine->costs;
+    costs.huge_page_ns =
+        page_ns(atomic_load(&counters->moved_huge_pages), atomic_load(&counters->moved_huge_ns),
+                LEAST_HUGE_PAGES, costs.huge_page_ns);
+    costs.small_page_ns =
+        page_ns(atomic_load(&counters->moved_small_pages), atomic_load(&counters->moved_small_ns),
+                LEAST_SMALL_PAGES, costs.small_page_ns);
+    return costs;
 }
 
 static bool differs(double assumed, double measured, double tolerance)

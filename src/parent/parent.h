@@ -92,8 +92,12 @@ struct ebb_plan_figures {
     uint64_t count;   /* plans that were made */
     uint64_t replans; /* of these, plans made because lanes or waits were not as assumed */
     uint64_t peak_bytes, stall_ns;
-    uint64_t iteration_ns; /* with stalls; 0: no plan was made */
-    bool timed_out;        /* its search hit the time limit */
+    uint64_t overhead_ns;         /* see struct ebb_plan */
+    uint64_t iteration_ns;        /* with stalls and overhead; 0: no plan was made */
+    uint64_t learnt_iteration_ns; /* the same by the newest plan that was made before anything was
+                                     known of planned iterations */
+    struct ebb_machine machine;   /* that the plan assumed */
+    bool timed_out;               /* its search hit the time limit */
 };
 
 struct ebb_transfer_figures {
@@ -108,6 +112,8 @@ struct ebb_transfer_figures {
 struct ebb_fault_figures {
     uint64_t demand;
     uint64_t mismatches;
+    uint64_t observed;    /* to learn which blocks are used when, and */
+    uint64_t observed_ns; /* what that has cost the program, estimated */
 };
 
 /* Blocks at planned addresses: their peak bytes as requested, the peak of their pages, the

@@ -127,7 +127,10 @@ static void note_figures(struct figures *figures, const struct ebb_planned *plan
     figures->plan.count += !plan->reactive;
     figures->plan.peak_bytes = peak_bytes + planned->beside_bytes;
     figures->plan.stall_ns = plan->stall_ns;
-    figures->plan.iteration_ns = plan->iteration_ns;
+    figures->plan.overhead_ns = plan->overhead_ns;
+    figures->plan.iteration_ns = plan->iteration_ns + plan->overhead_ns;
+    figures->plan.learnt_iteration_ns = figures->plan.iteration_ns;
+    figures->plan.machine = *planned->request.machine;
     figures->plan.timed_out = plan->timed_out;
     figures->period_events = planned->model->tick_count;
 }
@@ -141,6 +144,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     struct ebb_error error;
     if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
         return false; /* an empty iteration cannot be planned */
+    parent->lanes.machine.costs = ebb__measured_costs(process, &parent->lanes.machine);
     if (ebb__planned_make(&terms, &planned, &error) != EBB_OK) {
         ebb__parent_warn(parent, "no plan: %s", error.why);
         return false;

@@ -67,11 +67,13 @@ static bool replan(struct ebb_parent *parent, struct process *process,
     struct ebb_machine assumed = parent->lanes.machine;
     if (!iteration)
         return false;
+    uint64_t learnt_ns = parent->figures.plan.learnt_iteration_ns;
     parent->lanes.machine = *measured;
     if (!ebb__parent_plan(parent, process, &iteration->model, 0)) {
         parent->lanes.machine = assumed;
         return false;
     }
+    parent->figures.plan.learnt_iteration_ns = learnt_ns;
     parent->figures.plan.replans++;
     process->learnt_anew = true;
     return true;

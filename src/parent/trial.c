@@ -8,7 +8,8 @@ void ebb__trial_begin(struct ebb_parent *parent, struct process *process)
     trial->counts = ebb__measured_counts(process);
     trial->machine = parent->lanes.machine;
     trial->predicted_stall_ns = parent->figures.plan.stall_ns;
-    trial->predicted_work_ns = parent->figures.plan.iteration_ns - parent->figures.plan.stall_ns;
+    trial->predicted_work_ns = parent->figures.plan.iteration_ns - parent->figures.plan.stall_ns -
+                               parent->figures.plan.overhead_ns;
     trial->first_iteration = trial->looked_at =
         process->stream.watch ? ebb__watch_iterations(process->stream.watch) : 0;
     if (trial->state != TRIAL_SETTLED)

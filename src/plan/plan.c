@@ -27,6 +27,18 @@ const struct ebb_policy *ebb__plan_policy(const char *name)
     return NULL;
 }
 
+/* What the machine charges for the transfers of one iteration. */
+static uint64_t overhead_ns(const struct ebb_plan_request *request, const struct ebb_plan *plan)
+{
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        const struct ebb_absence *absence = &plan->absences[i];
+        uint64_t bytes = ebb__plan_block_bytes(request, &request->model->blocks[absence->block]);
+        ns += ebb__machine_transfer_ns(request->machine, bytes) * (absence->drops ? 1 : 2);
+    }
+    return ns;
+}
+
 static enum ebb_status plan_by(const char *name, bool reactive, ebb_planner make,
                                const struct ebb_plan_request *request, struct ebb_plan *plan,
                                struct ebb_error *error)
@@ -34,11 +46,13 @@ static enum ebb_status plan_by(const char *name, bool reactive, ebb_planner make
     struct ebb_plan made = {.reactive = reactive};
     snprintf(made.policy, sizeof made.policy, "%s", name);
     enum ebb_status status = make(request, &made, error);
-    if (status)
+    if (status) {
         ebb__plan_fini(&made);
-    else
-        *plan = made;
-    return status;
+        return status;
+    }
+    made.overhead_ns = overhead_ns(request, &made);
+    *plan = made;
+    return EBB_OK;
 }
 
 static enum ebb_status no_policy(struct ebb_error *error)

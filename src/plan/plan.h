@@ -86,6 +86,7 @@ struct ebb_plan {
     uint64_t peak_bytes; /* resident */
     uint64_t stall_ns;
     uint64_t iteration_ns; /* with stalls */
+    uint64_t overhead_ns;  /* beside that: transfers cost the program, even if it does not wait */
     uint64_t moved_out_bytes;
     uint64_t moved_in_bytes;
     uint64_t plan_ns; /* time spent planning */

@@ -105,9 +105,13 @@ static void note_pause(struct ebb_runtime *runtime, uintptr_t address)
 void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool write)
 {
     struct ebb_wait *wait = ebb__waits_enter(&runtime->table, address);
+    uint64_t began_ns = ebb__now_ns();
     pthread_mutex_lock(&runtime->core.lock);
+    bool observed = runtime->table.uses.trace;
     note_pause(runtime, address);
     ebb__runtime_look_at(runtime, address, write);
+    if (observed)
+        ebb__progress_observed(&runtime->core, ebb__now_ns() - began_ns, 1);
     ebb__runtime_check(runtime);
     pthread_mutex_unlock(&runtime->core.lock);
     ebb__wait_end(wait);

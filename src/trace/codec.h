@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define EBB_TRACE_MAJOR 1u
-#define EBB_TRACE_MINOR 0u
+#define EBB_TRACE_MINOR 1u
 
 /* A byte over 127 and both line endings, so that a transfer in text mode is detected (from PNG). */
 #define EBB_TRACE_MAGIC                                                                            \

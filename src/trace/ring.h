@@ -48,7 +48,9 @@ struct ebb_counters {
                                              copy */
     _Atomic uint64_t stall_ns;            /* the program waited for a transfer or for memory */
     _Atomic uint64_t demand_faults;       /* without those of learning */
-    _Atomic uint64_t mismatches;          /* the live stream diverged from the template */
+    _Atomic uint64_t observed_faults;     /* those of learning, and */
+    _Atomic uint64_t observed_ns; /* what they and the moves for them have cost, estimated */
+    _Atomic uint64_t mismatches;  /* the live stream diverged from the template */
     _Atomic uint64_t resyncs;
     _Atomic uint64_t reactive_evictions;
     _Atomic uint64_t store_bytes;
@@ -58,11 +60,14 @@ struct ebb_counters {
     _Atomic uint64_t placement_blocks;     /* allocations served at planned addresses */
     _Atomic uint64_t placement_misses;     /* planned, but the address was not free */
     _Atomic uint64_t page_moves;           /* number of runs of pages moved */
-    _Atomic uint64_t busy_blocks;          /* number of times a block could not be moved: pinned or
+    /* Of these, the runs of huge pages alone and of small ones alone: pages, and time. */
+    _Atomic uint64_t moved_huge_pages, moved_huge_ns;
+    _Atomic uint64_t moved_small_pages, moved_small_ns;
+    _Atomic uint64_t busy_blocks;       /* number of times a block could not be moved: pinned or
                                               shared */
-    _Atomic uint64_t over_budget_bytes;    /* most bytes by which the budget had to be exceeded */
-    _Atomic uint32_t store_error;          /* errno of the store; 0: none */
-    _Atomic uint32_t managing;             /* 1 once the arena is up */
+    _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
+    _Atomic uint32_t store_error;       /* errno of the store; 0: none */
+    _Atomic uint32_t managing;          /* 1 once the arena is up */
     _Atomic uint64_t arena_first, arena_last; /* address range of all pages of the runtime */
     _Atomic uint64_t
         copied_bytes;           /* at the exit of a fork's child: its own pages beyond held_bytes */

@@ -48,6 +48,7 @@ void ebb__core_forked(struct core *core, struct ebb_ledger *ledger, struct ebb_r
     core->config.process_id = (uint32_t)getpid();
     core->forked = true;
     core->held = 0;
+    core->observed_ns = 0;
     atomic_store(&core->counters->held_bytes, 0); /* all pages are inherited */
 }
 
@@ -66,6 +67,8 @@ void ebb__core_unmap(void *memory, size_t bytes)
 
 void ebb__core_event(struct core *core, const struct ebb_event *event)
 {
+    if (event->kind != EBB_EVENT_MARK)
+        ebb__progress_tell_observed(core);
     struct ebb_event stamped = *event;
     stamped.time_ns = ebb__now_ns() - core->ring->origin_ns;
     ebb__ring_write(core->ring, &stamped);

@@ -75,6 +75,7 @@ struct core {
     uint64_t stalled_ns;         /* total time that the program has waited for the runtime */
     uint32_t held;               /* waits in progress, at clock events or for absent blocks */
     uint64_t held_since_ns;      /* when the first of these began */
+    uint64_t observed_ns;        /* what observation has cost, and no mark has told so far */
 };
 
 /* core.c */
@@ -108,6 +109,13 @@ void ebb__progress_stalled(struct core *core, uint64_t ns);
 
 /* Begins or ends a wait of the program, which counts as stalled time. */
 void ebb__progress_hold(struct core *core, bool hold);
+
+/* Observing accesses has cost the program `ns`, for so many faults. The next event is preceded by a
+ * mark that tells it. */
+void ebb__progress_observed(struct core *core, uint64_t ns, unsigned faults);
+
+/* Writes that mark if there is enough to tell. */
+void ebb__progress_tell_observed(struct core *core);
 
 static inline uint64_t ebb__whole_pages(uint64_t bytes)
 {

@@ -15,6 +15,10 @@
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
+/* The cost of a page is counted in runs of so many and more. In shorter ones the call itself counts
+ * more, and plans do not move such blocks. */
+#define SMALL_RUN_BYTES (64 * EBB_PAGE_BYTES)
+
 void ebb__pages_gone(struct memory *memory, uint64_t bytes)
 {
     atomic_fetch_sub(&memory->core->counters->held_bytes, bytes);
@@ -36,16 +40,36 @@ uint8_t *ebb__pages_fragmented(const struct memory *memory, uintptr_t address)
     return &memory->fragmented[(address - layout->arena.base) / EBB_HUGE_BYTES];
 }
 
+/* Moves pages by the device. Counts what it takes, so that plans can tell what moves cost. */
+static enum ebb_device_result move_timed(struct memory *memory, uintptr_t target, uintptr_t source,
+                                         uint64_t bytes, uint64_t *moved)
+{
+    const struct ebb_device_ops *ops = memory->core->device.ops;
+    struct ebb_counters *counters = memory->core->counters;
+    uint64_t began_ns = ebb__now_ns();
+    enum ebb_device_result result =
+        ops->move(memory->core->device.state, target, source, bytes, moved);
+    uint64_t took_ns = ebb__now_ns() - began_ns;
+    bool aligned = ((target | source) & huge_mask) == 0;
+    if (aligned && (bytes & huge_mask) == 0) {
+        atomic_fetch_add(&counters->moved_huge_pages, bytes / EBB_HUGE_BYTES);
+        atomic_fetch_add(&counters->moved_huge_ns, took_ns);
+    } else if (bytes >= SMALL_RUN_BYTES && (!aligned || bytes < EBB_HUGE_BYTES)) {
+        atomic_fetch_add(&counters->moved_small_pages, bytes / EBB_PAGE_BYTES);
+        atomic_fetch_add(&counters->moved_small_ns, took_ns);
+    }
+    return result;
+}
+
 static enum ebb_device_result move(struct memory *memory, uintptr_t target, uintptr_t source,
                                    uint64_t bytes, uint64_t *moved)
 {
-    const struct ebb_device_ops *ops = memory->core->device.ops;
     atomic_fetch_add(&memory->core->counters->page_moves, 1);
     if (has_hint(memory, source) && has_hint(memory, target))
         for (uint64_t at = 0; at + EBB_HUGE_BYTES <= bytes; at += EBB_HUGE_BYTES)
             *ebb__pages_fragmented(memory, target + at) =
                 *ebb__pages_fragmented(memory, source + at);
-    return ops->move(memory->core->device.state, target, source, bytes, moved);
+    return move_timed(memory, target, source, bytes, moved);
 }
 
 enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,

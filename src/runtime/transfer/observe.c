@@ -83,7 +83,9 @@ static void close_behind(struct transfer *transfer, uint64_t held_bytes)
 
 void ebb__observe_close(struct transfer *transfer)
 {
+    uint64_t began_ns = ebb__now_ns();
     close_behind(transfer, held_open_bytes(transfer));
+    ebb__progress_observed(transfer->core, ebb__now_ns() - began_ns, 0);
 }
 
 uint64_t ebb__observe_forked(struct transfer *transfer, uint64_t now_ns)
