@@ -107,6 +107,8 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     json_t *root = json_figures(plan, bounds, "ebb.plan-file/2");
     json_t *absences = json_array();
     json_object_set_new(root, "reactive", json_boolean(plan->reactive));
+    if (plan->searched_bytes)
+        json_object_set_new(root, "searched_bytes", json_bytes(plan->searched_bytes));
     json_object_set_new(root, "page_bytes", json_bytes(request->page_bytes));
     json_object_set_new(root, "model_ticks", json_bytes(model->tick_count));
     json_object_set_new(root, "model_iteration_ns", json_bytes(ebb__model_iteration_ns(model)));

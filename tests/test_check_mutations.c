@@ -393,7 +393,7 @@ static void absences_are_checked(void **state)
 {
     (void)state;
     struct tally tally[DAMAGE_COUNT] = {{0, 0}};
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= 30; seed++) {
         for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++) {
             struct subject subject;
             subject_make(&subject, seed, policies[p], 60 + seed % 3 * 10);

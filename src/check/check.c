@@ -261,6 +261,39 @@ static enum ebb_status figures_check(struct check *check)
     return EBB_OK;
 }
 
+/* The declared stall is that of the plan. If nothing is planned in advance, the program waits for
+ * each copy. */
+static enum ebb_status stalls_check(struct check *check)
+{
+    const struct ebb_plan *plan = check->plan;
+    const struct ebb_plan_rules *rules = &plan->rules;
+    if (!plan->feasible || rules->barrier_count || rules->share_count || rules->keeps_all)
+        return EBB_OK;
+    double waits_ns = 0, copies = 0;
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        const struct ebb_absence *absence = &plan->absences[i];
+        uint64_t bytes = ebb__check_bytes(check, absence->block);
+        if (!plan->reactive && !absence->passive)
+            continue;
+        waits_ns += lane_time(&check->request->machine->out, bytes);
+        if (!absence->drops)
+            waits_ns += lane_time(&check->request->machine->in, bytes);
+        copies += 2;
+    }
+    double more_ns = (double)plan->stall_ns - waits_ns;
+    if (more_ns < -copies || (plan->reactive && more_ns > copies))
+        return VIOLATION(check, "it stalls %" PRIu64 " ns; its copies on demand take %.0f",
+                         plan->stall_ns, waits_ns);
+    if (plan->reactive || rules->passive)
+        return EBB_OK;
+    uint64_t stall_ns;
+    enum ebb_status status = ebb__check_replay(check, &stall_ns);
+    if (!status && stall_ns != plan->stall_ns)
+        status =
+            VIOLATION(check, "it stalls %" PRIu64 " ns, not %" PRIu64, stall_ns, plan->stall_ns);
+    return status;
+}
+
 enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
                                 const struct ebb_plan *plan, struct ebb_error *error)
 {
@@ -297,6 +330,8 @@ enum ebb_status ebb__check_plan(const struct ebb_check_request *request,
         status = figures_check(&check);
     if (!status)
         status = ebb__check_curve(&check);
+    if (!status)
+        status = stalls_check(&check);
     if (status == EBB_ERR_MEMORY)
         ebb__fail(error, status, "plan", "out of memory");
     free(check.next_use);

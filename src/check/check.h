@@ -18,10 +18,13 @@
  *     the host for the last time. The host is allocated, present and no smaller. Each block is in
  *     one share at most.
  *   - If each block keeps its memory, there are no absences.
+ * For a feasible plan without barriers and shares: its stall is the declared one. The iteration is
+ * carried out again for that (stalls.c). If the plan is reactive or passive, its copies on demand
+ * take no longer than the declared stall.
  * For the plan: the resident bytes at every instant are within its claimed peak. That peak is
  * within the budget unless `feasible == false`. Its sums are those of its absences.
  *
- * Not checked: whether a better plan exists; whether lanes that share bandwidth get it. */
+ * Not checked: whether a better plan exists; the stalls of plans with barriers or shares. */
 #ifndef EBB_CHECK_CHECK_H
 #define EBB_CHECK_CHECK_H
 

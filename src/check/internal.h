@@ -46,4 +46,8 @@ EBB_NODISCARD enum ebb_status ebb__check_rules(struct check *check);
 /* The resident bytes are within the claimed peak, and within the budget. */
 EBB_NODISCARD enum ebb_status ebb__check_curve(struct check *check);
 
+/* The stall of an iteration if the plan is carried out. The plan has absences alone, and its rules
+ * were checked. EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__check_replay(struct check *check, uint64_t *stall_ns);
+
 #endif

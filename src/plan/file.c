@@ -235,6 +235,8 @@ static enum ebb_status read_figures(const struct reader *reader, const json_t *r
         status = take_number(reader, root, "", figures[i].key, INT64_MAX, figures[i].value);
     if (!status)
         status = take_boolean(reader, root, "", "feasible", &plan->feasible);
+    if (!status && json_object_get(root, "searched_bytes"))
+        status = take_number(reader, root, "", "searched_bytes", INT64_MAX, &plan->searched_bytes);
     if (!status && json_object_get(root, "reactive"))
         status = take_boolean(reader, root, "", "reactive", &plan->reactive);
     return status;

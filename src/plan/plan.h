@@ -75,8 +75,9 @@ struct ebb_plan_rules {
 struct ebb_plan {
     char policy[32];
     uint64_t budget_bytes;
-    bool feasible; /* peak_bytes <= budget_bytes */
-    bool reactive; /* nothing is decided in advance: the absences are a prediction */
+    uint64_t searched_bytes; /* the budget that its predictions are for, if that is less; else 0 */
+    bool feasible;           /* peak_bytes <= budget_bytes */
+    bool reactive;           /* nothing is decided in advance: the absences are a prediction */
     uint64_t smallest_feasible_bytes; /* by any plan of this policy: the working set of one
                                          operation */
     struct ebb_absence *absences;     /* sorted by out_start_ns */

@@ -136,6 +136,7 @@ static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *
     }
     if (kept) {
         ebb__places_fini(places);
+        plan->searched_bytes = again.budget_bytes;
         plan->budget_bytes = request->budget_bytes;
         request->model = again.model;
     } else {
