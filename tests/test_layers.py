@@ -192,6 +192,7 @@ ORDER = {
         "pool/pool swap/ebb",
         "place/place plan",
         "request/request",
+        "request/forecast",
     ],
     "src/api": [
         "mark statistics",
