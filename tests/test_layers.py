@@ -194,6 +194,13 @@ ORDER = {
         "request/request",
         "request/forecast",
     ],
+    "src/report": [
+        "blocks escape lost timeline",
+        "curve map",
+        "gather",
+        "data difference svg",
+        "export text page",
+    ],
     "src/api": [
         "mark statistics",
         "record",
@@ -237,10 +244,10 @@ ORDER = {
         "hooks",
     ],
     "cli": [
-        "command environment lab place planning store_dir tune",
+        "command environment lab output place planning store_dir tune",
         "choices launch load options",
-        "doctor import info offline record summary",
-        "compare pack plan run simulate",
+        "doctor import info inputs offline record summary",
+        "advise compare pack plan report run simulate",
         "main no_lab",
     ],
 }

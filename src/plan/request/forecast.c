@@ -71,7 +71,7 @@ static enum ebb_status bisect(const struct search *search, uint64_t low, uint64_
 }
 
 /* The plan for the smallest feasible budget. What a policy calls smallest may be a little too
- * small for it, so the next larger budgets are tried, up to the one for a loss of 20 %. */
+ * small for it. Then larger budgets are tried, up to the one for a loss of 20 %. */
 static enum ebb_status find_least(const struct search *search, uint64_t least_bytes,
                                   struct ebb_needs *needs)
 {
