@@ -2,7 +2,7 @@
 #
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
-#   make without-lab  the build that needs zstd, xxhash and jansson alone, and its tests
+#   make without-lab  the build that needs no LAPACKE and no Clp, and its tests
 #   make build     build/release/bin/ebb and the other programs
 #   make install   into PREFIX (default /usr/local); DESTDIR is honoured
 
@@ -14,7 +14,8 @@ JOBS ?= $(shell nproc)
 # Debian 12 packages for build, tests and demo. PyTorch only recommends a fast BLAS, and recommended
 # packages are not installed. The reference BLAS multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
-	libzstd-dev libxxhash-dev libjansson-dev libcmocka-dev liblapacke-dev clang-format \
+	libzstd-dev libxxhash-dev libjansson-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
+	clang-format \
 	coinor-libclp-dev libdnnl-dev zlib1g-dev dataset-fashion-mnist \
 	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0
 

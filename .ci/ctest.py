@@ -11,9 +11,11 @@ tests/CMakeLists.txt). The last line printed is 'N passed, N failed, N skipped'.
 """
 import argparse
 import ctypes
+import importlib.util
 import os
 import re
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -100,9 +102,15 @@ def has_zero_copy():
         return False
 
 
+def has_chromium():
+    return bool(shutil.which("chromium") and shutil.which("chromedriver")
+                and importlib.util.find_spec("selenium"))
+
+
 def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
             "gpu": has_gpu, "lab": lambda: has_lab(build), "trainer": lambda: has_trainer(build),
+            "chromium": has_chromium,
             "dataset-fashion-mnist": lambda: os.path.isdir("/usr/share/datasets/fashion-mnist"),
             "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),

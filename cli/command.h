@@ -14,6 +14,8 @@ int ebb__cmd_import(int argc, char **argv);
 int ebb__cmd_doctor(int argc, char **argv);
 int ebb__cmd_compare(int argc, char **argv);
 int ebb__cmd_simulate(int argc, char **argv);
+int ebb__cmd_report(int argc, char **argv);
+int ebb__cmd_advise(int argc, char **argv);
 
 /* Prints `ebb: COMMAND: what: why` and the remedy, if any, to stderr. Returns the exit code for
  * error->status. */

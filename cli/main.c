@@ -18,6 +18,8 @@ static const struct command commands[] = {
     {"run", "run a program within a memory budget", ebb__cmd_run},
     {"record", "run a program and record its memory behaviour", ebb__cmd_record},
     {"info", "say what a trace holds: iterations, blocks, load", ebb__cmd_info},
+    {"advise", "say which budgets a program needs, from a trace", ebb__cmd_advise},
+    {"report", "show a trace or a run as one HTML page, or as text", ebb__cmd_report},
     {"plan", "plan, check and simulate a budget for a trace", ebb__cmd_plan},
     {"simulate", "replay a trace under a plan and a machine", ebb__cmd_simulate},
     {"compare", "compare policies and budgets, and allocators, on traces", ebb__cmd_compare},

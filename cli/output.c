@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,13 +52,14 @@ enum ebb_status ebb__output_open(const char *path, struct ebb_output *output,
                                  struct ebb_error *error)
 {
     *output = (struct ebb_output){.path = path};
-    output->stream = open_memstream(&output->text, &output->size);
+    signal(SIGXFSZ, SIG_IGN);
+    output->stream = path ? open_memstream(&output->text, &output->size) : stdout;
     return output->stream ? EBB_OK : ebb__fail(error, EBB_ERR_MEMORY, path, "no memory for it");
 }
 
 void ebb__output_discard(struct ebb_output *output)
 {
-    if (output->stream)
+    if (output->stream && output->path)
         fclose(output->stream);
     free(output->text);
     *output = (struct ebb_output){0};
@@ -123,7 +125,10 @@ static int write_beside(const struct ebb_output *output, bool force)
 enum ebb_status ebb__output_close(struct ebb_output *output, bool force, struct ebb_error *error)
 {
     const char *path = output->path;
+    errno = 0;
     bool whole = fflush(output->stream) == 0 && !ferror(output->stream);
+    if (!path)
+        return whole ? EBB_OK : fail("standard output", strerror(errno ? errno : EIO), error);
     int failed = !whole             ? ENOMEM
                  : is_special(path) ? write_special(output)
                                     : write_beside(output, force);

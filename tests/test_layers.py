@@ -196,7 +196,14 @@ ORDER = {
         "pool/pool swap/ebb",
         "place/place plan",
         "request/request",
-        "request/budget_at",
+        "request/budget_at request/forecast",
+    ],
+    "src/report": [
+        "blocks escape lost timeline",
+        "curve map",
+        "gather",
+        "data difference svg",
+        "export text page",
     ],
     "src/api": [
         "mark statistics",
@@ -243,11 +250,11 @@ ORDER = {
     "cli": [
         "command environment interrupt lab output place planning store_dir tune",
         "choices launch load options",
-        "doctor import info offline record summary",
+        "doctor import info inputs offline record summary",
         "compare_front compare_list compare_pools",
         "compare_csv compare_files compare_json compare_plot compare_table",
         "budget_at compare_rows",
-        "compare pack plan run simulate",
+        "advise compare pack plan report run simulate",
         "main no_lab",
     ],
 }

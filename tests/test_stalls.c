@@ -271,7 +271,7 @@ static void all_three_agree(void **state)
     for (uint64_t seed = 1; models < 1000; seed++) {
         uint64_t by = seed * 0x9e3779b97f4a7c15u | 1;
         struct ebb_model model = make_random(seed, 12 + (uint32_t)(seed % 4) * 6, 300, 2500);
-        struct ebb_machine machine = {"small", {1, 3}, {0.5, 1}, seed % 2};
+        struct ebb_machine machine = {"small", {1, 3}, {0.5, 1}, seed % 2, EBB_NO_COSTS};
         uint64_t percent = 50 + chance(&by) % 50;
         struct ebb_plan_request request = {.model = &model,
                                            .machine = &machine,

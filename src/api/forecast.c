@@ -1,49 +1,7 @@
 /* The forecast: plans of the newest iteration for several budgets. */
 #include "api/internal.h"
 
-#include "plan/request/request.h"
-
-#define STEPS 12 /* of a bisection: the result is exact to a 4,000th of the range */
-#define EFFORT_DIVISOR 8
-
-struct budgets {
-    struct ebb_plan_terms terms;
-    struct ebb_error *error;
-};
-
-/* The predicted time with a budget; 0: infeasible. */
-static enum ebb_status time_with(struct budgets *budgets, uint64_t budget_bytes, uint64_t *ns,
-                                 uint64_t *least_bytes)
-{
-    struct ebb_plan plan;
-    budgets->terms.budget_bytes = budget_bytes;
-    struct ebb_plan_request request = ebb__plan_request(&budgets->terms);
-    enum ebb_status status = ebb__plan_make(budgets->terms.policy, &request, &plan, budgets->error);
-    if (status)
-        return status;
-    *ns = plan.feasible ? plan.iteration_ns : 0;
-    if (least_bytes)
-        *least_bytes = plan.smallest_feasible_bytes + budgets->terms.beside_bytes;
-    ebb__plan_fini(&plan);
-    return EBB_OK;
-}
-
-/* The smallest budget of a plan that takes at most `most_ns`. A plan for `high` does. */
-static enum ebb_status bisect(struct budgets *budgets, uint64_t low, uint64_t high,
-                              uint64_t most_ns, uint64_t *bytes)
-{
-    enum ebb_status status = EBB_OK;
-    for (int step = 0; step < STEPS && high - low > 1 && !status; step++) {
-        uint64_t middle = low + (high - low) / 2, ns;
-        status = time_with(budgets, middle, &ns, NULL);
-        if (ns && ns <= most_ns)
-            high = middle;
-        else
-            low = middle;
-    }
-    *bytes = high;
-    return status;
-}
+#include "plan/request/forecast.h"
 
 static uint64_t all_bytes(const struct ebb_context *context)
 {
@@ -57,34 +15,30 @@ static uint64_t all_bytes(const struct ebb_context *context)
 static enum ebb_status forecast(struct ebb_context *context, const struct ebb_model *model,
                                 struct ebb_forecast *out, struct ebb_error *error)
 {
-    struct budgets budgets = {.terms = ebb__plan_terms(ebb__plan_policy("ebb"), model,
-                                                       &context->machine, model->peak_bytes),
-                              .error = error};
-    budgets.terms.effort_steps /= EFFORT_DIVISOR;
-    budgets.terms.beside_bytes = ebb__api_small_bytes(context);
-    uint64_t whole_ns = 0, unused;
-    *out = (struct ebb_forecast){.peak_bytes = model->peak_bytes,
-                                 .static_bytes = all_bytes(context),
-                                 .iteration_ns = ebb__model_iteration_ns(model)};
-    enum ebb_status status = time_with(&budgets, UINT64_MAX / 4, &whole_ns, NULL);
+    struct ebb_plan_terms terms =
+        ebb__plan_terms(ebb__plan_policy("ebb"), model, &context->machine, model->peak_bytes);
+    terms.effort_steps = ebb__forecast_effort(&terms);
+    terms.beside_bytes = ebb__api_small_bytes(context);
+    struct ebb_needs needs;
+    enum ebb_status status = ebb__forecast_needs(&terms, &needs, error);
+    if (status)
+        return status;
+    *out = (struct ebb_forecast){
+        .peak_bytes = model->peak_bytes + terms.beside_bytes,
+        .static_bytes = all_bytes(context),
+        .no_loss_bytes = needs.points[EBB_NEED_NO_LOSS].budget_bytes,
+        .loss_5_bytes = needs.points[EBB_NEED_LOSS_5].budget_bytes,
+        .loss_20_bytes = needs.points[EBB_NEED_LOSS_20].budget_bytes,
+        .least_bytes = needs.points[EBB_NEED_LEAST].budget_bytes,
+        .iteration_ns = ebb__model_iteration_ns(model),
+        .planned_ns = needs.whole_ns,
+    };
+    struct ebb_forecast_point point;
+    if (context->budget_bytes == UINT64_MAX)
+        return EBB_OK;
+    status = ebb__forecast_at(&terms, context->budget_bytes, &point, error);
     if (!status)
-        status = time_with(&budgets, 1, &unused, &out->least_bytes);
-    out->peak_bytes += budgets.terms.beside_bytes;
-    uint64_t least = out->least_bytes, from = least ? least - 1 : 0;
-    uint64_t ceiling = out->peak_bytes + model->peak_bytes / 8;
-    if (ceiling < least)
-        ceiling = least;
-    if (!status)
-        status = bisect(&budgets, from, ceiling, whole_ns + whole_ns / 1000, &out->no_loss_bytes);
-    if (!status)
-        status = bisect(&budgets, from, out->no_loss_bytes, whole_ns + whole_ns / 20,
-                        &out->loss_5_bytes);
-    if (!status)
-        status =
-            bisect(&budgets, from, out->loss_5_bytes, whole_ns + whole_ns / 5, &out->loss_20_bytes);
-    out->planned_ns = whole_ns;
-    if (!status && context->budget_bytes != UINT64_MAX)
-        status = time_with(&budgets, context->budget_bytes, &out->planned_ns, NULL);
+        out->planned_ns = point.iteration_ns;
     return status;
 }
 
