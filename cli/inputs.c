@@ -105,6 +105,8 @@ static enum ebb_status find_machines(const struct ebb_inputs_options *options,
     if (status)
         return status;
     const char *first = inputs->machines[inputs->machine_count++].name;
+    if (options->has_one_machine)
+        return EBB_OK;
     for (size_t i = 0; !status && i < sizeof named / sizeof named[0]; i++)
         if (strcmp(named[i], first) != 0)
             status =

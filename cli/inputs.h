@@ -13,6 +13,7 @@ struct ebb_inputs_options {
     const char *budget;          /* as for ebb__planning_budget(); NULL: not given */
     bool is_redacted;
     bool has_frontier;
+    bool has_one_machine; /* no forecast for the named ones */
 };
 
 /* One run: a trace, a summary, or both. */

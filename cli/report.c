@@ -101,7 +101,8 @@ static int options_parse(int argc, char **argv, struct options *options)
         return ebb__command_usage("report", "give one of --text, --json, --csv, --chrome-trace");
     if (!forms && !options->out_path)
         return ebb__command_usage("report", "give -o PAGE.html, or --text");
-    options->inputs.has_frontier = !options->csv && !options->chrome && !options->text;
+    options->inputs.has_one_machine = options->csv || options->chrome;
+    options->inputs.has_frontier = !options->inputs.has_one_machine && !options->text;
     return -1;
 }
 

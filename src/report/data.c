@@ -1,9 +1,5 @@
 #include "report/data.h"
 
-#include "base/tuning.h"
-
-#include <string.h>
-
 #define MOST_DIGITS_VALUE ((uint64_t)1 << 20) /* of a curve: finer than any screen */
 #define LANE_PIECES 4000
 
