@@ -32,8 +32,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TRAIN = os.path.join(os.path.dirname(HERE), "examples", "torch_train.py")
 MIB = 1 << 20
 BUDGETS = ("80%", "70%", "60%", "50%", "40%")
-POLICIES = ("ebb", "appobmem", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa",
-            "autoswap:vote", "autoswap:bo", "vdnn:all", "vdnn:conv", "fifo", "lru")
+POLICIES = ("ebb", "appobmem", "appobmem:strong", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa", "autoswap:swdoa",
+            "autoswap:vote", "autoswap:bo", "autoswap:strong", "capuchin", "vdnn:all", "vdnn:conv",
+            "vdnn:dyn", "fifo", "lru", "belady")
 MODELS = {"resnet50": (8, 160), "vgg16": (4, 160), "densenet121": (8, 128),
           "mobilenet_v2": (16, 128), "gpt": (4, 128), "lstm": (16, 64)}
 PUBLISHED = "vec_block_fresh_vgg.csv"
