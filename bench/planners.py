@@ -43,7 +43,7 @@ MIB = 1 << 20
 ZERO = "zero-stall"
 BUDGETS = ("80%", "70%", "60%", "50%", "40%")
 SHOWN = ("80%", "60%", "40%")  # in the document
-COLUMNS = ("ebb", "appobmem", "autoswap", "vdnn", "layrub", "fifo", "lru")
+COLUMNS = ("ebb", "appobmem", "autoswap", "capuchin", "vdnn", "layrub", "fifo", "lru", "belady")
 POOLED = ("ebb", "autoswap")  # columns whose plans are packed
 MODELS = {"resnet50": (8, 160), "vgg16": (4, 160), "densenet121": (8, 128),
           "mobilenet_v2": (16, 128), "gpt": (4, 128), "lstm": (16, 64)}
