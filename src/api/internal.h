@@ -66,8 +66,8 @@ struct ebb_context {
     struct ebb_runtime *runtime;
     struct ebb_slabs *slabs;
     struct ebb_machine machine;
-    char *places;                 /* of the store */
-    uint64_t budget_bytes;        /* UINT64_MAX: none */
+    char *places;          /* of the store */
+    uint64_t budget_bytes; /* UINT64_MAX: none */
     bool no_plan;
     ebb_warning warn;
     void *user;
