@@ -1,4 +1,4 @@
-/* `ebb compare --budget-at`: for each trace and policy, the least budgets for some slow-downs. */
+/* `ebb compare --at-slowdown`: for each trace and policy, the least budgets for some slow-downs. */
 #ifndef EBB_CLI_BUDGET_AT_H
 #define EBB_CLI_BUDGET_AT_H
 
@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Does what `ebb compare --budget-at` asks for, and returns its exit code. */
+/* Does what `ebb compare --at-slowdown` asks for, and returns its exit code. */
 int ebb__budget_at(const struct ebb_offline *options, char *const *files, size_t file_count);
 
 #endif

@@ -11,7 +11,7 @@ SHARED = ["--machine", "--scale-time", "--store", "--smallest-block"]
 OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-limit", "--output",
                     "--tune", "--json"],
            "simulate": ["--budget", *SHARED, "--tune", "--json"]}
-LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--machine", "--scale-time", "--budget-at",
+LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--machine", "--scale-time", "--at-slowdown",
                            "--store", "--smallest-block", "--tune", "--json"],
                "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
                         "--tune", "--json"]}
