@@ -101,7 +101,7 @@ class Installed(unittest.TestCase):
         self.assertRegex(told, r"blocks +33, of them 17 persistent with 68.00 MiB")
         self.assertRegex(run(ebb, "plan", "--machine", "nvme", "--budget", "70%", trace),
                          r"peak +[89][0-9]\.")
-        self.assertIn("fifo", run(ebb, "compare", "--machine", "nvme", "--budgets", "70%", trace))
+        self.assertIn("fifo", run(ebb, "compare", "--machine", "nvme", "--budget", "70%", trace))
 
     def test_marked_example_alone_and_under_ebb(self):
         program = self.build("cc", os.path.join(SOURCE, "examples/marked.c"), "marked")
