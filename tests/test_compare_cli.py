@@ -318,7 +318,8 @@ class Harness(Case):
         self.json("plan", self.net, "--machine", "nvme", "--budget", "50%", "-o", plan)
         code, out, err = run("compare", self.net, self.deep, "--machine", "nvme", "--plan", plan,
                              "--budgets", "50%,123456789012B,60%,70%,80%,90%,95%,99%,100%,zero-stall",
-                             "--policies", "ebb,static,lru", "--pools", "ebb", "--seeds", "2",
+                             "--policies", "ebb,static,lru", "--pools", "bestfit", "--seeds", "2",
+                             "--time-limit", "0.02",
                              cwd=self.folder.name)
         self.assertEqual((code, err), (0, ""))
         paths = (self.net, self.deep)
