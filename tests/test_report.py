@@ -216,7 +216,7 @@ class Differences(Reported):
         self.run_ebb(self.trace, self.trace, "--text", "--fail-if", "peak>+2%,time>+2%")
         self.run_ebb(self.summary, "--text", "--fail-if", "peak>18MiB", code=5)
         for bad in ("peak", "peak>", "size>1G", "peak>+x%", "stall>3"):
-            _, err = self.run_ebb(self.trace, "--text", "--fail-if", bad, code=2)
+            _, err = self.run_ebb(self.summary, "--text", "--fail-if", bad, code=2)
             self.assertIn("--fail-if", err)
 
 
