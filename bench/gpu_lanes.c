@@ -8,8 +8,9 @@
  *
  * Each size is a median. `wall` is the time from the call to its end as the host sees it, `device`
  * the time between two events around it, `call` the time until the call returns. The fit
- * bytes * ns_per_byte + fixed_ns is of `wall` and minimises relative errors. For both lanes at once,
- * one thread per lane transfers pieces; only the time during which both are busy counts.
+ * bytes * ns_per_byte + fixed_ns is of `wall` and minimises relative errors. Both lanes run at once
+ * in two ways. `busy`: one thread per lane transfers pieces, and only the time during which both
+ * are busy counts. `turns`: one thread queues a piece for each lane in turn and waits at the end.
  *
  * The driver is opened at run time, so that the program builds without CUDA. */
 #include <dlfcn.h>
@@ -103,7 +104,7 @@ struct lane {
     struct sample samples[MOST_SIZES];
     int size_count;
     double ns_per_byte, fixed_ns, worst_error; /* of the fit; the error is a share of the time */
-    double alone_bps, busy_bps;
+    double alone_bps, busy_bps, turns_bps;
 };
 
 struct gpu {
@@ -321,14 +322,26 @@ static void run(struct worker *workers, int count, double *bps)
     }
 }
 
-/* Each round moves one buffer in and the other out, alone and then back at once: buffer 0 is on
- * the host and buffer 1 on the device before each round, which prefetches need. */
+/* The rate of each lane if one thread serves both of them in turn. */
+static double run_in_turns(const struct worker *workers)
+{
+    double first = now_ns();
+    for (size_t at = 0; at < BUSY_BYTES; at += PIECE_BYTES)
+        for (int i = 0; i < 2; i++)
+            submit(workers[i].operation, workers[i].device + at, workers[i].host + at, PIECE_BYTES,
+                   workers[i].stream);
+    for (int i = 0; i < 2; i++)
+        check(cu.stream_wait(workers[i].stream), "transfer");
+    return (double)BUSY_BYTES * 1e9 / (now_ns() - first);
+}
+
+/* Each round moves one buffer in and the other out at once, and both back, one after the other.
+ * Buffer 0 is on the host and buffer 1 on the device before each round, which prefetches need. */
 static void measure_duplex(struct report *report, enum operation in, const address *device,
                            const address *host, void *const *streams)
 {
-    double alone[2][DUPLEX_ROUNDS], busy[2][DUPLEX_ROUNDS];
-    double bps[2];
-    for (int round = -1; round < DUPLEX_ROUNDS; round++) {
+    double alone[2][2 * DUPLEX_ROUNDS], busy[2][DUPLEX_ROUNDS], turns[DUPLEX_ROUNDS], bps[2];
+    for (int round = -1; round < 2 * DUPLEX_ROUNDS; round++) {
         struct worker workers[2];
         for (unsigned i = 0; i < 2; i++)
             workers[i] = (struct worker){.context = report->gpu.context,
@@ -336,9 +349,13 @@ static void measure_duplex(struct report *report, enum operation in, const addre
                                          .operation = (enum operation)(in + i),
                                          .device = device[i],
                                          .host = host[i]};
-        run(workers, 2, bps); /* now buffer 0 is on the device and buffer 1 on the host */
-        for (unsigned way = 0; way < 2 && round >= 0; way++)
-            busy[way][round] = bps[way];
+        if (round >= DUPLEX_ROUNDS) {
+            turns[round - DUPLEX_ROUNDS] = run_in_turns(workers);
+        } else {
+            run(workers, 2, bps);
+            for (int way = 0; way < 2 && round >= 0; way++)
+                busy[way][round] = bps[way];
+        }
         for (unsigned i = 0; i < 2; i++) { /* back to where they were, one after the other */
             workers[i].operation = (enum operation)(in + 1 - i);
             run(&workers[i], 1, bps);
@@ -347,8 +364,9 @@ static void measure_duplex(struct report *report, enum operation in, const addre
         }
     }
     for (unsigned way = 0; way < 2; way++) {
-        report->lanes[in + way].alone_bps = median(alone[way], DUPLEX_ROUNDS);
+        report->lanes[in + way].alone_bps = median(alone[way], 2 * DUPLEX_ROUNDS);
         report->lanes[in + way].busy_bps = median(busy[way], DUPLEX_ROUNDS);
+        report->lanes[in + way].turns_bps = median(turns, DUPLEX_ROUNDS);
     }
 }
 
@@ -446,14 +464,14 @@ static void print_table(const struct report *report)
                 printf(" %16.1f %6.2f", s->wall_ns / 1e3, (double)s->bytes / s->wall_ns);
         }
     }
-    printf("\n\n%-13s %12s %9s %12s %11s %10s\n", "lane", "ns per byte", "fixed us", "worst error",
-           "alone GB/s", "busy GB/s");
+    printf("\n\n%-13s %12s %9s %12s %11s %10s %10s\n", "lane", "ns per byte", "fixed us",
+           "worst error", "alone GB/s", "busy GB/s", "turns GB/s");
     for (int i = 0; i < OPERATIONS; i++) {
         const struct lane *lane = &report->lanes[i];
         if (lane->size_count > 0)
-            printf("%-13s %12.5f %9.1f %11.1f%% %11.2f %10.2f\n", operation_names[i],
+            printf("%-13s %12.5f %9.1f %11.1f%% %11.2f %10.2f %10.2f\n", operation_names[i],
                    lane->ns_per_byte, lane->fixed_ns / 1e3, lane->worst_error * 100,
-                   lane->alone_bps / 1e9, lane->busy_bps / 1e9);
+                   lane->alone_bps / 1e9, lane->busy_bps / 1e9, lane->turns_bps / 1e9);
     }
     if (report->fault_in_bps > 0)
         printf("faults: %.2f GB/s to the device (the kernel alone: %.0f), %.2f GB/s to the host\n",
@@ -474,9 +492,10 @@ static void write_lane(FILE *file, const char *name, const struct lane *lane, bo
 {
     fprintf(file,
             "  \"%s\": {\"ns_per_byte\": %.6g, \"fixed_ns\": %.0f, \"worst_error\": %.4f,\n"
-            "    \"alone_bytes_per_second\": %.0f, \"busy_bytes_per_second\": %.0f, \"sizes\": [",
+            "    \"alone_bytes_per_second\": %.0f, \"busy_bytes_per_second\": %.0f, "
+            "\"turns_bytes_per_second\": %.0f, \"sizes\": [",
             name, lane->ns_per_byte, lane->fixed_ns, lane->worst_error, lane->alone_bps,
-            lane->busy_bps);
+            lane->busy_bps, lane->turns_bps);
     for (int i = 0; i < lane->size_count; i++) {
         const struct sample *s = &lane->samples[i];
         fprintf(file, "%s\n      {\"bytes\": %zu, \"wall_ns\": %.0f, ", i ? "," : "", s->bytes,
