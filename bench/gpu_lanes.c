@@ -6,17 +6,18 @@
  * -o writes everything as JSON. --machine writes a machine file (docs/formats/machine.md) from the
  * pinned copies. Exits with 77 if there is no driver or no device.
  *
- * Each size is a median. `wall` is the time from the call to its end as the host sees it, `device`
- * the time between two events around it, `call` the time until the call returns. The fit
- * bytes * ns_per_byte + fixed_ns is of `wall` and minimises relative errors. Both lanes run at once
- * in two ways. `busy`: one thread per lane transfers pieces, and only the time during which both
- * are busy counts. `turns`: one thread queues a piece for each lane in turn and waits at the end.
+ * Each size is a median. `wall` is the time from the call to the end of the transfer, as the host
+ * sees it. `device` is the time between two events around it, `call` the time until the call
+ * returns. The fit bytes * ns_per_byte + fixed_ns is of `wall`; it minimises relative errors.
+ *
+ * Both lanes run at once in two ways. `busy`: one thread per lane transfers pieces, and only the
+ * time during which both are busy counts. `turns`: one thread queues a piece for each lane in turn
+ * and waits at the end.
  *
  * The driver is opened at run time, so that the program builds without CUDA. */
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -108,7 +109,7 @@ struct lane {
 };
 
 struct gpu {
-    char name[96], driver[160];
+    char name[96], driver[32];
     int version, major, minor, engines, concurrent_managed;
     size_t free_bytes, total_bytes;
     void *context;
@@ -175,8 +176,10 @@ static void describe(struct gpu *gpu)
     check(cu.set_context(gpu->context), "cuCtxSetCurrent");
     check(cu.memory_info(&gpu->free_bytes, &gpu->total_bytes), "cuMemGetInfo");
     FILE *file = fopen("/proc/driver/nvidia/version", "r");
-    if (file && fgets(gpu->driver, sizeof gpu->driver, file))
-        gpu->driver[strcspn(gpu->driver, "\n")] = '\0';
+    char word[sizeof gpu->driver];
+    while (file && !gpu->driver[0] && fscanf(file, "%31s", word) == 1)
+        if (strspn(word, "0123456789.") == strlen(word)) /* the first word that is a version */
+            strcpy(gpu->driver, word);
     if (file)
         fclose(file);
 }
@@ -449,10 +452,10 @@ static bool duplex(const struct lane *in, const struct lane *out)
 static void print_table(const struct report *report)
 {
     const struct gpu *gpu = &report->gpu;
-    printf("%s, compute capability %d.%d, driver interface %d.%d, %d copy engines\n%s\n"
+    printf("%s, compute capability %d.%d, driver %s, CUDA %d.%d, %d copy engines\n"
            "memory: %.1f GiB, %.1f GiB free\n\n%-10s",
-           gpu->name, gpu->major, gpu->minor, gpu->version / 1000, gpu->version % 1000 / 10,
-           gpu->engines, gpu->driver, (double)gpu->total_bytes / 0x1p30,
+           gpu->name, gpu->major, gpu->minor, gpu->driver, gpu->version / 1000,
+           gpu->version % 1000 / 10, gpu->engines, (double)gpu->total_bytes / 0x1p30,
            (double)gpu->free_bytes / 0x1p30, "KiB");
     for (int i = 0; i < OPERATIONS; i++)
         printf(" %13s us   GB/s", operation_names[i]);
