@@ -46,6 +46,7 @@ POLICIES = ("ebb", "appobmem", "autoswap:vote", "lru")
 LIMITS = {"ebb": (0.07, 0.15)}
 LIMITS_OF_OTHERS = (0.12, 0.25)
 SOURCES = ("run", "trace")
+TOO_LONG = 124  # exit code of timeout(1)
 
 
 def error_of(predicted_ns, measured_ns):
@@ -55,7 +56,7 @@ def error_of(predicted_ns, measured_ns):
 
 def why_nothing(result, summary):
     """Why a run has no measurement, or None if it has one."""
-    if result["timed_out"]:
+    if result["exit_code"] == TOO_LONG:
         return "took too long"
     if result["exit_code"] != 0:
         return f"exit code {result['exit_code']}"
@@ -197,12 +198,13 @@ class Validation:
         budget = budget_of(key["budget"], self.peak_bytes(trace))
         with tempfile.TemporaryDirectory() as folder, self.lock:
             path = os.path.join(folder, "summary.json")
-            result = run([self.ebb, "run", "--no-cache", "--store", self.args.store, "--budget",
+            # timeout(1) lets Ebb end the program, too.
+            result = run(["timeout", "-k", "10", str(self.args.limit), self.ebb, "run", "--no-cache", "--store", self.args.store, "--budget",
                           budget, "--policy", key["policy"], "--summary-json", path, "--",
                           *self.program(key["python"], key["model"], self.args.iterations)],
-                         self.env, limit_s=self.args.limit)
+                         self.env)
             summary = {}
-            if os.path.exists(path):
+            if result["exit_code"] == 0:
                 with open(path, encoding="utf-8") as file:
                     summary = json.load(file)
             plan = self.planned(trace, summary, key["policy"])
@@ -275,7 +277,7 @@ def main():
     parser.add_argument("--policies", type=words, default=list(POLICIES))
     parser.add_argument("--iterations", type=int, default=14, help="of each run")
     parser.add_argument("--recorded", type=int, default=10, help="iterations of each trace")
-    parser.add_argument("--limit", type=float, default=60, help="seconds that a run may take")
+    parser.add_argument("--limit", type=float, default=90, help="seconds that a run may take")
     parser.add_argument("--least", type=int, default=60, help="runs that suffice")
     parser.add_argument("--store", default=".", help="folder of the store")
     parser.add_argument("--traces", default="traces", help="folder of the traces")

@@ -68,14 +68,15 @@ static const struct ebb_option options[] = {
      AT(machine),
      .commands = COMPARE,
      .help = "host (measured now, the default), autoswap-paper, pcie3, pcie4, pcie5,\n"
-             "nvlink, optane, cxl, nvme, hdd, or JSON files"},
+             "h200, nvlink, optane, cxl, nvme, hdd, or JSON files"},
     {.name = "machine",
      .kind = EBB_OPTION_TEXT,
      .argument = "M",
      AT(machine),
      .commands = PLAN | SIMULATE,
-     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, nvlink, optane,\n"
-             "cxl, nvme, hdd, or a JSON file (default: host, or that of a given plan)"},
+     .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, h200, nvlink,\n"
+             "optane, cxl, nvme, hdd, or a JSON file\n"
+             "(default: host, or that of a given plan)"},
     {.name = "scale-time",
      .kind = EBB_OPTION_SECONDS,
      .argument = "F",

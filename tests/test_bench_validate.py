@@ -14,7 +14,7 @@ import report  # noqa: E402  pylint: disable=wrong-import-position
 import validate  # noqa: E402  pylint: disable=wrong-import-position
 
 KEY = {"python": "debian", "model": "lstm", "budget": "b60%", "policy": "ebb"}
-RESULT = {"exit_code": 0, "timed_out": False, "seconds": [2, 1, 1], "stderr": ""}
+RESULT = {"exit_code": 0, "seconds": [2, 1, 1], "stderr": ""}
 SUMMARY = {"iteration_ns": {"median": 10**9}, "learnt_iteration_ns": 11 * 10**8,
            "predicted_iteration_ns": 10**9}
 PLAN = {"feasible": True, "iteration_ns": 85 * 10**7, "overhead_ns": 5 * 10**7}
@@ -39,7 +39,7 @@ class Row(unittest.TestCase):
 
     def test_runs_without_a_measurement(self):
         for result, summary, why in (
-                ({**RESULT, "timed_out": True}, SUMMARY, "took too long"),
+                ({**RESULT, "exit_code": validate.TOO_LONG}, SUMMARY, "took too long"),
                 ({**RESULT, "exit_code": 3}, SUMMARY, "exit code 3"),
                 (RESULT, {**SUMMARY, "iteration_ns": {"median": 0}}, "no planned iteration"),
                 (RESULT, {}, "no planned iteration"),

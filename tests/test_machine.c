@@ -21,8 +21,8 @@
 static void named_machines(void **state)
 {
     (void)state;
-    static const char *const names[] = {"autoswap-paper", "pcie3", "pcie4", "pcie5", "nvlink",
-                                        "optane",         "cxl",   "nvme",  "hdd"};
+    static const char *const names[] = {"autoswap-paper", "pcie3",  "pcie4", "pcie5", "h200",
+                                        "nvlink",         "optane", "cxl",   "nvme",  "hdd"};
     struct ebb_machine machine;
     struct ebb_error error;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

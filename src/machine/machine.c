@@ -8,8 +8,9 @@
 
 #define NS_PER_BYTE(gigabytes_per_second) (1.0 / (gigabytes_per_second))
 
-/* `autoswap-paper` was fitted by the paper's authors. The others are typical figures for pinned,
- * large, sequential transfers. They are meant for comparisons and not for any one product. */
+/* `autoswap-paper` was fitted by the paper's authors, and `h200` was measured for Ebb. The others
+ * are typical figures for pinned, large, sequential transfers. They are meant for comparisons and
+ * not for any one product. */
 static const struct ebb_machine named[] = {
     /* AutoSwap, arXiv 1903.06631: linear fits of copies between a GTX 1080-class device and pinned
      * host memory, published with its code. */
@@ -19,6 +20,9 @@ static const struct ebb_machine named[] = {
     {"pcie3", {NS_PER_BYTE(12.3), 10000}, {NS_PER_BYTE(12.3), 10000}, true, EBB_NO_COSTS},
     {"pcie4", {NS_PER_BYTE(25.0), 10000}, {NS_PER_BYTE(25.0), 10000}, true, EBB_NO_COSTS},
     {"pcie5", {NS_PER_BYTE(50.0), 10000}, {NS_PER_BYTE(50.0), 10000}, true, EBB_NO_COSTS},
+    /* One H200 on PCIe 5 x16: pinned copies of 4 KiB to 256 MiB, from submission to completion
+     * (bench/gpu_lanes.c, docs/results/README.md). Both lanes at once keep 91 % of their rates. */
+    {"h200", {0.01807, 6500}, {0.01800, 7700}, true, EBB_NO_COSTS},
     /* NVLink 2.0 between a POWER9 and a V100: 75 GB/s a direction by data sheet. 63 GiB/s were
      * measured (Lutz et al., Pump Up the Volume, SIGMOD 2020). */
     {"nvlink", {NS_PER_BYTE(67.6), 10000}, {NS_PER_BYTE(67.6), 10000}, true, EBB_NO_COSTS},
@@ -64,8 +68,9 @@ enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine
         }
     }
     ebb__fail(error, EBB_ERR_ARGUMENT, name, "no machine of this name");
-    ebb__error_set_remedy(error, "known: autoswap-paper, pcie3, pcie4, pcie5, nvlink, optane, cxl, "
-                                 "nvme, hdd, host, or a JSON file");
+    ebb__error_set_remedy(error,
+                          "known: autoswap-paper, pcie3, pcie4, pcie5, h200, nvlink, optane, "
+                          "cxl, nvme, hdd, host, or a JSON file");
     return EBB_ERR_ARGUMENT;
 }
 

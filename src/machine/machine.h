@@ -42,8 +42,8 @@ uint64_t ebb__lane_ns(const struct ebb_lane *lane, uint64_t bytes);
 /* Time that the program loses to a transfer of `bytes` in one direction, waits apart, ns. */
 uint64_t ebb__machine_transfer_ns(const struct ebb_machine *machine, uint64_t bytes);
 
-/* Looks up a named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `nvlink`, `optane`, `cxl`,
- * `nvme`, `hdd`. EBB_ERR_ARGUMENT if the name is unknown. */
+/* Looks up a named machine: `autoswap-paper`, `pcie3`, `pcie4`, `pcie5`, `h200`, `nvlink`,
+ * `optane`, `cxl`, `nvme`, `hdd`. EBB_ERR_ARGUMENT if the name is unknown. */
 EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
                                                  struct ebb_error *error);
 
