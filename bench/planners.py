@@ -20,7 +20,7 @@ The traces are SINGA's in --data, and six of PyTorch. Missing ones are recorded 
 takes minutes each. The machine is autoswap-paper, so the figures do not depend on this computer.
 
 Policies are all that the build knows. A column is a policy, or the best of those that begin with
-its name and a colon.
+its name and a colon and are no columns themselves.
 """
 import argparse
 import csv
@@ -43,7 +43,8 @@ MIB = 1 << 20
 ZERO = "zero-stall"
 BUDGETS = ("80%", "70%", "60%", "50%", "40%")
 SHOWN = ("80%", "60%", "40%")  # in the document
-COLUMNS = ("ebb", "appobmem", "autoswap", "vdnn", "layrub", "fifo", "lru")
+COLUMNS = ("ebb", "appobmem", "appobmem:strong", "autoswap", "autoswap:strong", "capuchin", "vdnn",
+           "layrub", "fifo", "lru", "belady")
 POOLED = ("ebb", "autoswap")  # columns whose plans are packed
 MODELS = {"resnet50": (8, 160), "vgg16": (4, 160), "densenet121": (8, 128),
           "mobilenet_v2": (16, 128), "gpt": (4, 128), "lstm": (16, 64)}
@@ -102,11 +103,15 @@ def rows_at(rows, budget):
     return {row["policy"]: row for row in rows if row["budget"] == budget}
 
 
-def best(rows, column, key):
-    """The least figure of a column's policies; None if none works."""
-    values = [row[key] for policy, row in rows.items()
-              if (policy == column or policy.startswith(column + ":")) and works(row)]
-    return min(values, default=None)
+def is_in(policy, column, columns):
+    return policy == column or policy.startswith(column + ":") and policy not in columns
+
+
+def best(rows, columns, key):
+    """The least figure of each column's policies; None if none works."""
+    return [min((row[key] for policy, row in rows.items()
+                 if is_in(policy, column, columns) and works(row)), default=None)
+            for column in columns]
 
 
 def planned(args, traces):
@@ -157,8 +162,8 @@ def pools(args, traces):
                     heights = [row for row in found["pools"] if row["budget"] == budget and
                                row["pool"] == pool and row["policy"].split(":")[0] == column]
                     if heights:
-                        yield {"trace": name, "column": column,
-                               **min(heights, key=lambda row: row["height_bytes"])}
+                        yield {**min(heights, key=lambda row: row["height_bytes"]),
+                               "trace": name, "column": column}
 
 
 def large(args, folder):
@@ -219,7 +224,7 @@ def bold_least(values, form):
 def known_columns(args, entries):
     """The columns that have a plan for at least one trace."""
     return [column for column in args.columns
-            if any(row["policy"] == column or row["policy"].startswith(column + ":")
+            if any(is_in(row["policy"], column, args.columns)
                    for entry in entries for row in entry["rows"])]
 
 
@@ -233,7 +238,7 @@ def show_zero_stall(args, report):
     lines, gaps, lowest = [], [], []
     for entry in report["planned"]:
         rows = rows_at(entry["rows"], ZERO)
-        values = [best(rows, column, "peak_bytes") for column in columns]
+        values = best(rows, columns, "peak_bytes")
         own, bound = rows["ebb"], rows["ebb"]["lower_bound_bytes"]
         gaps.append(own["peak_bytes"] / bound)
         lowest.append(all(value is None or own["peak_bytes"] <= value for value in values))
@@ -249,7 +254,7 @@ def show_budgets(args, report):
     for entry in report["planned"]:
         for budget in args.budgets:
             rows = rows_at(entry["rows"], budget)
-            values = [best(rows, column, "iteration_ns") for column in columns]
+            values = best(rows, columns, "iteration_ns")
             own = rows["ebb"]
             if own["feasible"]:
                 gaps.append(1 + own["gap"])
@@ -313,11 +318,19 @@ TITLES = {"detection": show_detection, "zero-stall": show_zero_stall, "budgets":
 NEEDS = {"zero-stall": "planned", "budgets": "planned"}
 
 
+def git(*words):
+    return subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True,
+                          check=False).stdout.strip()
+
+
+def is_older(args):
+    """True if the program was built before the last commit of what it consists of."""
+    changed = git("log", "-1", "--format=%ct", "--", "src", "cli")
+    return bool(changed) and os.stat(args.ebb).st_mtime < int(changed)
+
+
 def build_of(args):
-    """The commit of the source, with a plus if it was changed, and the version."""
-    def git(*words):
-        return subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True,
-                              check=False).stdout.strip()
+    """The version, and the commit of the source, with a plus if it was changed."""
     version = subprocess.run([args.ebb, "--version"], capture_output=True, text=True,
                              check=True).stdout.split()[-1]
     changed = git("status", "--porcelain", "--untracked-files=no")
@@ -385,6 +398,10 @@ def main():
             parser.error(f"{', '.join(sorted(set(name) - set(known)))}: known are {', '.join(known)}")
     if args.policies and "ebb" not in args.policies:
         parser.error("--policies: ebb must be among them")
+    if not os.path.exists(args.ebb):
+        parser.error(f"--ebb: {args.ebb} does not exist: build it, or name another")
+    if args.write and is_older(args):
+        parser.error("--write: the build is older than the source: build it anew")
     report = {"schema": "ebb.planners/2", **provenance("."), "build": build_of(args),
               "planned_for": args.machine}
     measure(args, report)

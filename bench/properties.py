@@ -12,7 +12,7 @@ is linear in its bytes. It says that swapping saves 40 to 60 % of the memory. Th
   cost        of writing and reading one block in DIR, by size; the least squares of
               `bytes * per_byte + fixed`, and how far they are from what was measured
   savings     of each trace and machine: how much smaller than the peak the budget may be if an
-              iteration may be 0 or 5 % longer, by policy (`ebb compare --budget-at`)
+              iteration may be 0 or 5 % longer, by policy (`ebb compare --at-slowdown`)
 
 The times of a trace are those of the processor that it was recorded on. --scale-time 0.05 is a
 processor 20 times as fast.
@@ -61,7 +61,7 @@ def cost_of(points):
 
 
 def saving_of(row):
-    """The share of the peak that a row of --budget-at does without; None: there is no such budget."""
+    """The share of the peak that a row of --at-slowdown does without; None: there is no such budget."""
     return 1 - row["share"] if row["share"] is not None else None
 
 
@@ -131,7 +131,7 @@ def measure_properties(args):
 def measure_savings(args):
     for machine in args.machines:
         for trace in args.traces:
-            rows = ebb(args, "compare", trace, "--machine", machine, "--budget-at", "0,5,20",
+            rows = ebb(args, "compare", trace, "--machine", machine, "--at-slowdown", "0,5,20",
                        "--policies", ",".join(args.policies), "--scale-time", str(args.scale_time))
             for row in rows["rows"]:
                 yield {**row, "trace": name_of(trace)}

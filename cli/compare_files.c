@@ -91,11 +91,11 @@ static enum ebb_status bound(const struct ebb_plan_terms *terms, const struct eb
         if (bytes < request.smallest_block_bytes)
             request.smallest_block_bytes = bytes;
     }
-    enum ebb_status status =
-        ebb__bound_peak(&request, ebb__tuning()->bound_steps, &row->bound.peak_bytes, error);
+    enum ebb_status status = ebb__bound_peak(&request, EBB_BOUND_ALL, ebb__tuning()->bound_steps,
+                                             &row->bound.peak_bytes, error);
     if (!status && row->plan.stall_ns)
-        status =
-            ebb__bound_stall(&request, ebb__tuning()->bound_steps, &row->bound.stall_ns, error);
+        status = ebb__bound_stall(&request, EBB_BOUND_ALL, ebb__tuning()->bound_steps,
+                                  &row->bound.stall_ns, error);
     if (status == EBB_INFEASIBLE) {
         row->bound.stall_ns = 0; /* no plan at all fits the budget */
         status = EBB_OK;

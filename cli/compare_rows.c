@@ -102,7 +102,8 @@ static enum ebb_status bound_peak(struct pair *pair, const struct ebb_plan_reque
     if (pair->peak_known)
         return EBB_OK;
     pair->peak_known = true;
-    return ebb__bound_peak(request, ebb__tuning()->bound_steps, &pair->peak_bytes, pair->error);
+    return ebb__bound_peak(request, EBB_BOUND_ALL, ebb__tuning()->bound_steps, &pair->peak_bytes,
+                           pair->error);
 }
 
 static enum ebb_status bound_stall(struct pair *pair, const struct ebb_plan_request *request)
@@ -111,8 +112,8 @@ static enum ebb_status bound_stall(struct pair *pair, const struct ebb_plan_requ
         return EBB_OK;
     pair->stall_known = true;
     pair->stall_budget_bytes = request->budget_bytes;
-    enum ebb_status status =
-        ebb__bound_stall(request, ebb__tuning()->bound_steps, &pair->stall_ns, pair->error);
+    enum ebb_status status = ebb__bound_stall(request, EBB_BOUND_ALL, ebb__tuning()->bound_steps,
+                                              &pair->stall_ns, pair->error);
     if (status != EBB_INFEASIBLE)
         return status;
     pair->stall_ns = 0; /* no plan at all fits the budget */

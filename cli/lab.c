@@ -21,12 +21,21 @@ enum ebb_status ebb__lab_bounds(const struct ebb_plan_request *request, const st
     *bounds = (struct ebb_bounds){.known = plan->rules.share_count == 0};
     if (!bounds->known)
         return EBB_OK; /* the bound is on plans in which each block has memory of its own */
+    uint64_t steps = ebb__tuning()->bound_steps;
     enum ebb_status status =
-        ebb__bound_peak(request, ebb__tuning()->bound_steps, &bounds->peak_bytes, error);
+        ebb__bound_peak(request, EBB_BOUND_ALL, steps, &bounds->peak_bytes, error);
+    if (!status)
+        status = ebb__bound_peak(request, EBB_BOUND_DIRTY, steps, &bounds->dirty_peak_bytes, error);
+    if (bounds->dirty_peak_bytes > bounds->peak_bytes)
+        bounds->dirty_peak_bytes = bounds->peak_bytes; /* both are searched, with limited effort */
     if (!status && !zero_stall && plan->stall_ns > 0)
-        status = ebb__bound_stall(request, ebb__tuning()->bound_steps, &bounds->stall_ns, error);
+        status = ebb__bound_stall(request, EBB_BOUND_ALL, steps, &bounds->stall_ns, error);
+    if (!status && bounds->stall_ns > 0)
+        status = ebb__bound_stall(request, EBB_BOUND_DIRTY, steps, &bounds->dirty_stall_ns, error);
+    if (bounds->dirty_stall_ns > bounds->stall_ns)
+        bounds->dirty_stall_ns = bounds->stall_ns;
     if (status == EBB_INFEASIBLE)
-        bounds->stall_ns = 0; /* no plan at all fits the budget */
+        bounds->stall_ns = bounds->dirty_stall_ns = 0; /* no plan at all fits the budget */
     else if (status)
         return status;
     if (zero_stall)

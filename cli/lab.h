@@ -22,9 +22,11 @@ EBB_NODISCARD enum ebb_status ebb__lab_trace_open(const char *path, struct ebb_t
 
 /* Bounds for every policy. They show how good a plan is. */
 struct ebb_bounds {
-    bool known;          /* false: not in this build, or not of such a plan; the rest is 0 */
-    uint64_t peak_bytes; /* no plan without a stall has a lower peak */
-    uint64_t stall_ns;   /* no plan within the budget stalls less */
+    bool known;                /* false: not in this build, or not of such a plan; the rest is 0 */
+    uint64_t peak_bytes;       /* no plan without a stall has a lower peak */
+    uint64_t stall_ns;         /* no plan within the budget stalls less */
+    uint64_t dirty_peak_bytes; /* the same two if blocks that were not written need no copy out: */
+    uint64_t dirty_stall_ns;   /* they hold for the runtime, too */
     double gap; /* if no stall was requested: of the peak; with a budget: of the iteration */
 };
 

@@ -84,7 +84,7 @@ static const struct ebb_option options[] = {
      .commands = PLAN | COMPARE | SIMULATE,
      .help = "times of the program are F times as long: 0.05 for a processor 20 times\n"
              "as fast as the one that was recorded"},
-    {.name = "budget-at",
+    {.name = "at-slowdown",
      .kind = EBB_OPTION_TEXT,
      .argument = "S,...",
      AT(budget_at),

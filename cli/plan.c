@@ -60,6 +60,10 @@ static json_t *json_figures(const struct ebb_plan *plan, const struct ebb_bounds
                         bounds->known ? json_bytes(bounds->peak_bytes) : json_null());
     json_object_set_new(object, "lower_bound_stall_ns",
                         bounds->known ? json_bytes(bounds->stall_ns) : json_null());
+    json_object_set_new(object, "lower_bound_dirty_bytes",
+                        bounds->known ? json_bytes(bounds->dirty_peak_bytes) : json_null());
+    json_object_set_new(object, "lower_bound_dirty_stall_ns",
+                        bounds->known ? json_bytes(bounds->dirty_stall_ns) : json_null());
     json_object_set_new(object, "gap", bounds->known ? json_real(bounds->gap) : json_null());
     json_object_set_new(object, "stall_ns", json_bytes(plan->stall_ns));
     json_object_set_new(object, "iteration_ns", json_bytes(plan->iteration_ns));
@@ -175,6 +179,9 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
     if (bounds->known)
         printf("; no plan without a stall is below %s",
                ebb_size_format(bounds->peak_bytes, b, sizeof b));
+    if (bounds->known && bounds->dirty_peak_bytes < bounds->peak_bytes)
+        printf(" (%s if unchanged blocks need no write)",
+               ebb_size_format(bounds->dirty_peak_bytes, b, sizeof b));
     printf("\niteration   %s, %s of it stalls: %.3f times the unlimited\n",
            ebb_duration_format(plan->iteration_ns, a, sizeof a),
            ebb_duration_format(plan->stall_ns, b, sizeof b),

@@ -14,7 +14,7 @@ OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-lim
                     "--tune", "--json"],
            "simulate": ["--budget", *SHARED, "--tune", "--json"]}
 LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--pools", "--plan", "--machine",
-                           "--scale-time", "--budget-at", "--store", "--smallest-block", "--seeds",
+                           "--scale-time", "--at-slowdown", "--store", "--smallest-block", "--seeds",
                            "--time-limit", "--csv", "--plot", "--force", "--tune", "--json"],
                "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
                         "--tune", "--json"]}

@@ -9,7 +9,7 @@
 #include "check/check.h"
 #include "lab/bound/bound.h"
 #include "lab/bound/internal.h"
-#include "plan/plan.h"
+#include "plan/swap/swap.h"
 #include "synthetic.h"
 
 #include <stdint.h>
@@ -27,14 +27,14 @@ static uint64_t peak_bound(const struct ebb_plan_request *request)
 {
     uint64_t bytes;
     struct ebb_error error;
-    if (ebb__bound_peak(request, STEPS, &bytes, &error) != EBB_OK)
+    if (ebb__bound_peak(request, EBB_BOUND_ALL, STEPS, &bytes, &error) != EBB_OK)
         fail_msg("%s: %s", error.what, error.why);
     return bytes;
 }
 
 static enum ebb_status stall_bound(const struct ebb_plan_request *request, uint64_t *stall_ns)
 {
-    return ebb__bound_stall(request, STEPS, stall_ns, NULL);
+    return ebb__bound_stall(request, EBB_BOUND_ALL, STEPS, stall_ns, NULL);
 }
 
 /* One block of 1,000 KB is used. Another of the same size is used while the first is idle for
@@ -169,7 +169,8 @@ static void any_instants_bound(void **state)
         }
         for (int stalls = 0; stalls < 2; stalls++) {
             struct ebb_bound bound;
-            assert_int_equal(ebb__bound_init(&bound, &request, stalls, NULL), EBB_OK);
+            assert_int_equal(ebb__bound_init(&bound, &request, EBB_BOUND_ALL, stalls, NULL),
+                             EBB_OK);
             request.budget_bytes = bound.floor_bytes + bound.floor_bytes / 20;
             struct ebb_plan plan;
             assert_int_equal(ebb__plan_make(ebb__plan_policy("ebb"), &request, &plan, NULL),
@@ -198,6 +199,68 @@ static void any_instants_bound(void **state)
         ebb__model_fini(&model);
     }
     assert_true(bounded > 100 && some_sum < all_sum * 0.99);
+}
+
+/* The least stall of all sets of gaps, with copies in at three times. UINT64_MAX: none is
+ * feasible. */
+static uint64_t least_stall(const struct ebb_plan_request *request)
+{
+    struct ebb_swap swap;
+    uint64_t least = UINT64_MAX;
+    assert_int_equal(ebb__swap_init_within(&swap, request, NULL), EBB_OK);
+    for (uint32_t set = 0; swap.gap_count <= 10 && set < 1u << swap.gap_count; set++)
+        for (int way = 0; way < 3; way++) {
+            struct ebb_swap_outcome outcome;
+            for (uint32_t i = 0; i < swap.gap_count; i++)
+                swap.gaps[i].taken = set >> i & 1;
+            if (way == 0)
+                ebb__swap_trigger_early(&swap, request->budget_bytes);
+            else if (way == 1)
+                ebb__swap_trigger_limit(&swap, request->budget_bytes);
+            else
+                ebb__swap_schedule(&swap, 0);
+            if (way == 2)
+                ebb__swap_trigger_late(&swap);
+            assert_int_equal(ebb__swap_evaluate(&swap, &outcome, NULL), EBB_OK);
+            if (outcome.feasible && outcome.iteration_ns - swap.lap_ns < least)
+                least = outcome.iteration_ns - swap.lap_ns;
+        }
+    ebb__swap_fini(&swap);
+    return least;
+}
+
+/* On small models no set of gaps stalls less than the bound, and the bound over dirty blocks is
+ * never the higher one. */
+static void never_above_brute_force(void **state)
+{
+    (void)state;
+    uint32_t compared = 0, stalled = 0, tight = 0, lower = 0;
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        struct ebb_model model = make_random(seed + 5000, 16, 1 << 20, 100000);
+        struct ebb_machine machine = machine_of(6, 10, 1000, seed % 2);
+        struct ebb_plan_request request = {.model = &model, .machine = &machine, .page_bytes = 1};
+        for (uint64_t percent = 90; percent >= 50; percent -= 20) {
+            request.budget_bytes = model.peak_bytes * percent / 100;
+            uint64_t least = least_stall(&request), bound_ns, dirty_ns;
+            if (least == UINT64_MAX || stall_bound(&request, &bound_ns) != EBB_OK)
+                continue;
+            assert_int_equal(ebb__bound_stall(&request, EBB_BOUND_DIRTY, STEPS, &dirty_ns, NULL),
+                             EBB_OK);
+            if (bound_ns > least || dirty_ns > bound_ns + 10)
+                fail_msg("seed %llu at %llu %%: least %llu, bounds %llu and %llu",
+                         (unsigned long long)seed, (unsigned long long)percent,
+                         (unsigned long long)least, (unsigned long long)bound_ns,
+                         (unsigned long long)dirty_ns);
+            compared++;
+            stalled += least > 0;
+            tight += least > 0 && bound_ns >= least / 2;
+            lower += dirty_ns + 10 < bound_ns;
+        }
+        ebb__model_fini(&model);
+    }
+    print_message("%u compared, %u stall, %u of them within twice the bound; %u lower if clean\n",
+                  compared, stalled, tight, lower);
+    assert_true(compared > 100 && stalled > 40 && tight > 5 && lower > 5);
 }
 
 /* A training iteration is so large that the search for instants takes several rounds. */
@@ -231,9 +294,11 @@ static void nothing_to_bound(void **state)
     struct ebb_plan_request request = {&empty, &machine, 1, 1, 0, 0, false, 0, 0, NULL};
     uint64_t value;
     struct ebb_error error;
-    assert_int_equal(ebb__bound_peak(&request, STEPS, &value, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__bound_peak(&request, EBB_BOUND_ALL, STEPS, &value, &error),
+                     EBB_ERR_ARGUMENT);
     assert_int_equal(ebb__bound_floor(&request, &value, &error), EBB_ERR_ARGUMENT);
-    assert_int_equal(ebb__bound_stall(&request, STEPS, &value, &error), EBB_ERR_ARGUMENT);
+    assert_int_equal(ebb__bound_stall(&request, EBB_BOUND_ALL, STEPS, &value, &error),
+                     EBB_ERR_ARGUMENT);
 }
 
 int main(void)
@@ -241,7 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(worked_by_hand),     cmocka_unit_test(never_above_a_checked_plan),
         cmocka_unit_test(any_instants_bound), cmocka_unit_test(training_is_bounded),
-        cmocka_unit_test(nothing_to_bound),
+        cmocka_unit_test(nothing_to_bound),   cmocka_unit_test(never_above_brute_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ class Compare(Case):
 
     def test_budgets_for_slowdowns(self):
         asked = ("compare", self.trace, "--machine", "pcie3", "--policies", "ebb,lru",
-                 "--budget-at", "0,5,20")
+                 "--at-slowdown", "0,5,20")
         found = self.json(*asked)
         self.assertEqual(found["schema"], "ebb.budget-at/1")
         self.assertEqual([(row["policy"], row["at_percent"]) for row in found["rows"]],
@@ -249,8 +249,8 @@ class Compare(Case):
                 (["compare", self.trace, "--policies", "ebb,what"], 2, "'what'"),
                 (["compare", self.trace, "--budgets", "60%,"], 2, "'' is no budget"),
                 (["compare", self.trace, "--budgets", "nan"], 2, "'nan' is no budget"),
-                (["compare", self.trace, "--budget-at", "5,x"], 2, "'5,x' is no list of percentages"),
-                (["compare", self.trace, "--budget-at", "5", "--policies", "what"], 2, "'what'"),
+                (["compare", self.trace, "--at-slowdown", "5,x"], 2, "'5,x' is no list of percentages"),
+                (["compare", self.trace, "--at-slowdown", "5", "--policies", "what"], 2, "'what'"),
                 (["compare", self.trace, "--what"], 2, "--what"),
                 (["compare", self.trace, "--machine", "pcie3,what"], 2, "what: "),
                 (["compare", self.trace, "--machine", "pcie3,pcie3"], 2, "another machine is called"),
@@ -318,7 +318,8 @@ class Harness(Case):
         self.json("plan", self.net, "--machine", "nvme", "--budget", "50%", "-o", plan)
         code, out, err = run("compare", self.net, self.deep, "--machine", "nvme", "--plan", plan,
                              "--budgets", "50%,123456789012B,60%,70%,80%,90%,95%,99%,100%,zero-stall",
-                             "--policies", "ebb,static,lru", "--pools", "ebb", "--seeds", "2",
+                             "--policies", "ebb,static,lru", "--pools", "bestfit", "--seeds", "2",
+                             "--time-limit", "0.02",
                              cwd=self.folder.name)
         self.assertEqual((code, err), (0, ""))
         paths = (self.net, self.deep)

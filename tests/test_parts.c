@@ -194,6 +194,8 @@ static void trace_names_units(void **state)
                 expected[at / EBB_HUGE_BYTES] = true;
         size_t count = ebb__ring_read(rig->ring, events, 256);
         for (size_t i = 0; i < count; i++) {
+            if (events[i].kind == EBB_EVENT_MARK && events[i].mark == EBB_MARK_OBSERVED)
+                continue; /* told if the machine is slow */
             assert_int_equal(events[i].kind, EBB_EVENT_ACCESS);
             assert_int_equal(events[i].flags, EBB_EVENT_PART);
             size_t unit = (size_t)((events[i].size_bytes - 1) / EBB_HUGE_BYTES);

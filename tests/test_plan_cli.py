@@ -21,7 +21,7 @@ DATA = os.environ.get("EBB_DATA") or os.path.join(SOURCE, "..", "shared", "data"
 VGG = os.path.join(DATA, "singa", "vec_block_fresh_vgg.csv")
 MIB = 1 << 20
 KEYS = """schema policy budget_bytes feasible smallest_feasible_bytes peak_bytes lower_bound_bytes
-    lower_bound_stall_ns gap stall_ns iteration_ns absences moved_out_bytes moved_in_bytes
+    lower_bound_stall_ns lower_bound_dirty_bytes lower_bound_dirty_stall_ns gap stall_ns iteration_ns absences moved_out_bytes moved_in_bytes
     plan_ns timed_out tuning""".split()
 PUBLISHED = ["appobmem", "autoswap", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
              "autoswap:swdoa", "autoswap:vote", "autoswap:bo"]

@@ -100,8 +100,21 @@ static int area_compare(const void *left, const void *right)
     return (a_area < b_area) - (a_area > b_area);
 }
 
+/* True if the block may have a valid copy in the store when the gap begins. It is then only read
+ * since the end of the gap before, in which it may have been evicted. */
+static bool may_be_clean(const struct ebb_model *model, const struct ebb_gap *gap)
+{
+    const struct ebb_model_block *block = &model->blocks[gap->block];
+    const struct ebb_model_access *uses = &model->accesses[block->first_access];
+    bool persistent = block->alloc_tick == EBB_TICK_NONE;
+    for (uint32_t i = 0; i < block->access_count; i++)
+        if (uses[i].tick == gap->from_tick)
+            return uses[i].access == EBB_ACCESS_READ && (i > 0 || persistent);
+    return false;
+}
+
 enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_request *request,
-                                bool stalls, struct ebb_error *error)
+                                enum ebb_bound_copies copies, bool stalls, struct ebb_error *error)
 {
     const struct ebb_model *model = request->model;
     uint32_t ticks = model->tick_count;
@@ -127,6 +140,8 @@ enum ebb_status ebb__bound_init(struct ebb_bound *bound, const struct ebb_plan_r
         struct ebb_bound_gap gap;
         if (!gap_make(bound, &model->gaps[i], before, after, &gap))
             continue;
+        if (copies == EBB_BOUND_DIRTY && may_be_clean(model, &model->gaps[i]))
+            gap.out_ns = 0;
         if (stalls || gap.need_ns - gap.ready_ns >= gap.out_ns + gap.in_ns)
             bound->gaps[bound->gap_count++] = gap;
     }
@@ -272,19 +287,20 @@ enum ebb_status ebb__bound_floor(const struct ebb_plan_request *request, uint64_
                                  struct ebb_error *error)
 {
     struct ebb_bound bound;
-    enum ebb_status status = ebb__bound_init(&bound, request, true, error);
+    enum ebb_status status = ebb__bound_init(&bound, request, EBB_BOUND_ALL, true, error);
     if (!status)
         *bytes = bound.floor_bytes;
     ebb__bound_fini(&bound);
     return status;
 }
 
-enum ebb_status ebb__bound_peak(const struct ebb_plan_request *request, uint64_t effort_steps,
+enum ebb_status ebb__bound_peak(const struct ebb_plan_request *request,
+                                enum ebb_bound_copies copies, uint64_t effort_steps,
                                 uint64_t *bytes, struct ebb_error *error)
 {
     struct ebb_bound bound;
     double value = 0;
-    enum ebb_status status = ebb__bound_init(&bound, request, false, error);
+    enum ebb_status status = ebb__bound_init(&bound, request, copies, false, error);
     if (!status)
         status = bound_search(&bound, false, effort_steps, &value, error);
     if (!status) {
@@ -295,12 +311,13 @@ enum ebb_status ebb__bound_peak(const struct ebb_plan_request *request, uint64_t
     return status;
 }
 
-enum ebb_status ebb__bound_stall(const struct ebb_plan_request *request, uint64_t effort_steps,
+enum ebb_status ebb__bound_stall(const struct ebb_plan_request *request,
+                                 enum ebb_bound_copies copies, uint64_t effort_steps,
                                  uint64_t *stall_ns, struct ebb_error *error)
 {
     struct ebb_bound bound;
     double value = 0;
-    enum ebb_status status = ebb__bound_init(&bound, request, true, error);
+    enum ebb_status status = ebb__bound_init(&bound, request, copies, true, error);
     if (!status && request->budget_bytes < bound.floor_bytes) {
         *stall_ns = UINT64_MAX;
         status = EBB_INFEASIBLE;

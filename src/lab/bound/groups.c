@@ -74,10 +74,11 @@ bool ebb__bound_groups_make(struct builder *builder)
     bool made = keys && all;
     for (uint32_t g = 0; made && g < bound->gap_count; g++) {
         all[g] = group_of_gap(builder, &bound->gaps[g]);
-        keys[g] = (struct group_key){
-            {(uint64_t)all[g].first << 32 | all[g].count,
-             (uint64_t)all[g].absent_first << 32 | all[g].absent_end << 1 | all[g].drops},
-            g};
+        keys[g] =
+            (struct group_key){{(uint64_t)all[g].first << 32 | all[g].count,
+                                (uint64_t)all[g].absent_first << 32 | all[g].absent_end << 2 |
+                                    (uint64_t)(bound->gaps[g].out_ns == 0) << 1 | all[g].drops},
+                               g};
     }
     if (made)
         qsort(keys, bound->gap_count, sizeof *keys, group_key_compare);

@@ -12,7 +12,7 @@ struct ebb_bound_gap {
     uint64_t bytes;
     uint64_t ready_ns; /* earliest start of the eviction */
     uint64_t need_ns;  /* the block must be resident again by then, or is freed then */
-    uint64_t out_ns;   /* shortest copy out that the checker accepts */
+    uint64_t out_ns;   /* shortest copy out that the checker accepts; 0 if none is needed */
     uint64_t in_ns;    /* shortest copy in that the checker accepts; 0 if the gap drops */
     uint32_t first;    /* the block may be absent at the ticks [first, first + count), cyclic */
     uint32_t count;
@@ -49,7 +49,8 @@ struct ebb_bound_program {
  * floor holds for any plan. EBB_ERR_MEMORY. EBB_ERR_ARGUMENT if the model has no events or no time.
  * Call ebb__bound_fini() after a failure, too. */
 EBB_NODISCARD enum ebb_status ebb__bound_init(struct ebb_bound *bound,
-                                              const struct ebb_plan_request *request, bool stalls,
+                                              const struct ebb_plan_request *request,
+                                              enum ebb_bound_copies copies, bool stalls,
                                               struct ebb_error *error);
 void ebb__bound_fini(struct ebb_bound *bound);
 
