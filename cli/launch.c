@@ -45,6 +45,16 @@ static bool find_own_path(char *path, size_t bytes)
            (size_t)snprintf(path, bytes, "%s", resolved) < bytes;
 }
 
+void ebb__launch_command_text(char *const *argv, char *out, size_t bytes)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; argv[i] && used + 1 < bytes; i++) {
+        int wrote = snprintf(out + used, bytes - used, "%s%s", i ? " " : "", argv[i]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
 bool ebb__launch_find_shim(char *path, size_t bytes)
 {
     if (!find_own_path(path, bytes))

@@ -37,6 +37,9 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
 /* Exits as the program did: with its exit code, or by its signal. Does not return. */
 void ebb__launch_exit(const struct ebb_launch_result *result) __attribute__((noreturn));
 
+/* Writes the words of `argv`, NULL-terminated, with blanks between them; cut if it is too long. */
+void ebb__launch_command_text(char *const *argv, char *out, size_t bytes);
+
 /* The path of the library to preload, in the folder of this program. Returns false if it does not
  * exist. */
 bool ebb__launch_find_shim(char *path, size_t bytes);

@@ -18,16 +18,6 @@ static const char help[] =
     "      --threshold SIZE   smaller blocks are not recorded (default 128 KiB)\n"
     "  -q, --quiet            no messages of Ebb's own\n";
 
-static void join(char *const *argv, char *out, size_t bytes)
-{
-    size_t used = 0;
-    out[0] = 0;
-    for (int i = 0; argv[i] && used + 1 < bytes; i++) {
-        int wrote = snprintf(out + used, bytes - used, "%s%s", i ? " " : "", argv[i]);
-        used += wrote > 0 ? (size_t)wrote : 0;
-    }
-}
-
 /* Returns -1 to continue, or the exit code. */
 static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet)
 {
@@ -84,7 +74,7 @@ int ebb__cmd_record(int argc, char **argv)
     if (code >= 0)
         return code;
     char command[256];
-    join(argv + optind, command, sizeof command);
+    ebb__launch_command_text(argv + optind, command, sizeof command);
     serving.command = command;
     struct ebb_parent *parent;
     struct ebb_error error = {0};

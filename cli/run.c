@@ -301,7 +301,9 @@ int ebb__cmd_run(int argc, char **argv)
     char cache[PATH_MAX];
     if (!run.no_cache && ebb__cache_dir_find(cache, sizeof cache))
         run.serving.cache = cache;
-    run.serving.command = argv[optind];
+    char command[256]; /* as much as a trace's header holds */
+    ebb__launch_command_text(argv + optind, command, sizeof command);
+    run.serving.command = command;
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
         run.serving.budget_bytes = ebb__free_memory_budget();

@@ -73,6 +73,7 @@ class Page(unittest.TestCase):
     def open(self, name, scheme="light"):
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
             {"name": "prefers-color-scheme", "value": scheme}]})
+        self.console()  # forgets what earlier pages have written
         self.driver.get(f"file://{self.folder.name}/{name}.html")
 
     def find(self, selector):
@@ -84,6 +85,10 @@ class Page(unittest.TestCase):
     def window(self):
         return self.driver.execute_script(
             "const view = document.querySelector('.charts').view; return [view.from, view.to];")
+
+    def wait_for_a_frame(self):
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0));")
 
     def painted(self, selector):
         return self.driver.execute_script(PAINTED, self.find(selector))
@@ -116,11 +121,13 @@ class Page(unittest.TestCase):
         self.open("page")
         whole = self.window()
         self.assertEqual(whole[0], 0)
-        lanes = self.find(".lanes").screenshot_as_png
+        before = self.painted(".map"), self.painted(".lanes")
         self.find("[data-zoom=in]").click()
         zoomed = self.window()
         self.assertAlmostEqual((zoomed[1] - zoomed[0]) / whole[1], 0.5, 2)
-        self.assertNotEqual(self.find(".lanes").screenshot_as_png, lanes)
+        self.wait_for_a_frame()
+        self.assertNotEqual(self.painted(".map"), before[0])
+        self.assertNotEqual(self.painted(".lanes"), before[1])
         plot = self.find(".memory")
         plot.send_keys(Keys.ARROW_RIGHT)
         self.assertGreater(self.window()[0], zoomed[0])

@@ -1,5 +1,6 @@
 #include "report/report.h"
 
+#include "base/geometry.h"
 #include "base/size.h"
 
 #include <stdlib.h>
@@ -241,9 +242,10 @@ bool ebb__report_sentence(const struct ebb_report_run *run, char *out, size_t by
     if (wanted >= needs->peak_bytes)
         return false;
     budget_text(wanted, budget, sizeof budget);
-    /* The command of an imported trace names a file, not a program. */
+    /* The command of an imported trace names a file, not a program. A long one is cut. */
     const struct ebb_trace_info *info = run->source.info;
-    bool is_shown = info && info->process_id && info->command[0] && !run->source.is_redacted;
+    bool is_shown = info && run->source.page_bytes == EBB_PAGE_BYTES && info->command[0] &&
+                    strlen(info->command) + 1 < sizeof info->command && !run->source.is_redacted;
     static const char format[] = "ebb run --budget %s -- %s";
     int length = snprintf(out, bytes, format, budget, is_shown ? info->command : "CMD");
     if (length < 0 || (size_t)length >= bytes)

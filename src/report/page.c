@@ -79,6 +79,8 @@ static void put_forecast(FILE *out, const struct ebb_report_run *run)
 
 static void put_tile(FILE *out, const char *name, const char *value, const char *more)
 {
+    if (strcmp(value, "unknown") == 0)
+        return;
     fprintf(out, "<div class='tile'><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n", name, value,
             more);
 }
@@ -106,7 +108,7 @@ static void put_headline(FILE *out, const struct ebb_report_run *run)
     if (with != EBB_REPORT_UNKNOWN && without != EBB_REPORT_UNKNOWN && without)
         snprintf(ratio, sizeof ratio, "%.3f×", (double)with / (double)without);
     snprintf(more, sizeof more, "%s an iteration", ns_text(with, text));
-    put_tile(out, "time against unlimited", ratio, more);
+    put_tile(out, "slow-down", ratio, more);
     uint64_t moved_out = EBB_REPORT_BEST(run, moved_out_bytes);
     uint64_t moved_in = EBB_REPORT_BEST(run, moved_in_bytes);
     bool is_run = run->measured.moved_out_bytes != EBB_REPORT_UNKNOWN;

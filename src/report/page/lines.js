@@ -59,8 +59,8 @@ class MemoryChart {
   options(level) {
     const series = {};
     for (const name of this.names()) series[name] = {plotter: areaPlotter};
-    series.budget = {strokePattern: [7, 4], strokeWidth: 1.5};
-    series.bound = {strokePattern: [2, 3], strokeWidth: 1.5};
+    series.budget = {strokeWidth: 1.6};
+    series.bound = {strokeWidth: 1};
     return {
       file: this.rows(level),
       labels: ["time", ...this.names(), "load", "budget", "bound"],

@@ -67,8 +67,10 @@ function guarded(element, what, work) {
   try {
     return work();
   } catch (error) {
-    element.replaceChildren(make("p", {className: "error",
-      textContent: what + " cannot be shown: " + error.message}));
+    const said = make("p", {className: "error",
+      textContent: what + " cannot be shown: " + error.message});
+    if (element.tagName === "CANVAS") element.replaceWith(said); /* its children are not seen */
+    else element.replaceChildren(said);
     console.error(error);
     return null;
   }
