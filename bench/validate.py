@@ -62,7 +62,7 @@ def why_nothing(result, summary):
         return f"exit code {result['exit_code']}"
     if not summary.get("iteration_ns", {}).get("median"):
         return "no planned iteration"
-    if summary.get("smallest_feasible_bytes", 0) > (summary.get("budget_bytes") or 0):
+    if summary.get("predicted_peak_bytes", 0) > (summary.get("budget_bytes") or 0):
         return "infeasible budget"
     return None
 

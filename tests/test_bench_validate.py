@@ -43,7 +43,7 @@ class Row(unittest.TestCase):
                 ({**RESULT, "exit_code": 3}, SUMMARY, "exit code 3"),
                 (RESULT, {**SUMMARY, "iteration_ns": {"median": 0}}, "no planned iteration"),
                 (RESULT, {}, "no planned iteration"),
-                (RESULT, {**SUMMARY, "budget_bytes": 5, "smallest_feasible_bytes": 6},
+                (RESULT, {**SUMMARY, "budget_bytes": 5, "predicted_peak_bytes": 6},
                  "infeasible budget")):
             made = validate.row_of(KEY, result, summary, PLAN)
             self.assertEqual((why, None, None, None), (
