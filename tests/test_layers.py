@@ -181,7 +181,7 @@ ORDER = {
     "src/sim": [
         "uses",
         "passive reactive",
-        "setup",
+        "setup steady",
         "simulate",
     ],
     "src/plan": [
