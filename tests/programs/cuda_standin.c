@@ -1,0 +1,97 @@
+/* A stand-in for libcuda.so.1 that only resolves names, for the resolution test. It has all names,
+ * and versions.def says which variant a request means. It knows nothing of hooks.
+ *
+ * STANDIN_LOG: a file with a line for each request: base, version, flags, symbol (or `-`).
+ * STANDIN_OTHER: cuGetProcAddress gives other pointers than dlsym. STANDIN_NEWER=base: the name has
+ * a newer variant. STANDIN_VERSION: of the driver; newer variants are then missing. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *base, *symbol;
+    int version;
+} rows[] = {
+#define FAKE_VERSION(base, symbol, version) {#base, #symbol, version},
+#include "versions.def"
+};
+
+static int driver_version(void)
+{
+    const char *text = getenv("STANDIN_VERSION");
+    return text ? atoi(text) : 13000;
+}
+
+static void newer_variant(void)
+{
+}
+
+/* The address of the variant for the per-thread default stream, if there is one. */
+static void *look_up(const char *symbol, int per_thread, char *name, size_t bytes)
+{
+    static const char *const endings[] = {"_ptsz", "_ptds", ""};
+    for (int i = per_thread ? 0 : 2; i < 3; i++) {
+        char wanted[200];
+        snprintf(name, bytes, "%s%s", symbol, endings[i]);
+        snprintf(wanted, sizeof wanted, "%s%s", getenv("STANDIN_OTHER") ? "other_" : "", name);
+        void *self = dlopen(getenv("EBB_CUDA_DRIVER"), RTLD_LAZY | RTLD_NOLOAD);
+        void *address = self ? dlsym(self, wanted) : NULL;
+        if (address)
+            return address;
+    }
+    return NULL;
+}
+
+int cuGetProcAddress_v2(const char *base, void **function, int version, unsigned long long flags,
+                        int *status)
+{
+    const char *newer = getenv("STANDIN_NEWER"), *symbol = NULL;
+    char name[200] = "-";
+    int best = -1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].base, base) == 0 && rows[i].version <= version &&
+            rows[i].version <= driver_version() && rows[i].version > best) {
+            best = rows[i].version;
+            symbol = rows[i].symbol;
+        }
+    *function = symbol ? look_up(symbol, flags & 2, name, sizeof name) : NULL;
+    if (newer && strcmp(newer, base) == 0 && version >= driver_version()) {
+        *function = (void *)newer_variant;
+        strcpy(name, "newer");
+    }
+    if (status)
+        *status = *function ? 0 : 1;
+    if (getenv("STANDIN_LOG")) {
+        FILE *log = fopen(getenv("STANDIN_LOG"), "a");
+        fprintf(log, "%s %d %llu %s\n", *base ? base : "empty", version, flags,
+                *function ? name : "-");
+        fclose(log);
+    }
+    return *function ? 0 : 500;
+}
+
+int cuGetProcAddress(const char *base, void **function, int version, unsigned long long flags)
+{
+    return cuGetProcAddress_v2(base, function, version, flags, NULL);
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = driver_version();
+    return 0;
+}
+
+int cuGetExportTable(const void **table, const void *id)
+{
+    (void)id;
+    *table = NULL;
+    return 500;
+}
+
+int cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return 0;
+}
