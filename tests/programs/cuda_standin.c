@@ -90,8 +90,43 @@ int cuGetExportTable(const void **table, const void *id)
     return 500;
 }
 
+/* STANDIN_DEVICES: how many. STANDIN_PLAIN: without concurrent managed access. */
 int cuDeviceGetCount(int *count)
 {
-    *count = 1;
+    const char *text = getenv("STANDIN_DEVICES");
+    *count = text ? atoi(text) : 1;
     return 0;
+}
+
+int cuDeviceGetName(char *name, int bytes, int device)
+{
+    snprintf(name, (size_t)bytes, "Stand-in %d", device);
+    return 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    (void)device;
+    *bytes = (size_t)8 << 30;
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)attribute, (void)device;
+    *value = getenv("STANDIN_PLAIN") == NULL;
+    return 0;
+}
+
+/* All arguments that a function of the driver can have: in registers, on the stack, in a vector. */
+int cuTensorMapEncodeTiled(long a, long b, long c, long d, long e, long f, long g, long h, long i,
+                           long j, long k, long l)
+{
+    return (int)(a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h + 9 * i + 10 * j +
+                 11 * k + 12 * l);
+}
+
+int cuParamSetf(void *function, int offset, float value)
+{
+    return (int)(size_t)function + offset + (int)value;
 }
