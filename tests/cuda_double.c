@@ -23,7 +23,8 @@ struct ebb_cuda {
     unsigned count;
     struct {
         CUdeviceptr address;
-        size_t bytes; /* 0: free */
+        size_t bytes;    /* 0: free */
+        unsigned number; /* among the blocks of all devices, from 1 */
     } blocks[MOST_BLOCKS];
 };
 
@@ -81,6 +82,12 @@ void ebb__attach_warn(void *context, const char *message)
 
 /* ---- engine.h -------------------------------------------------------------------------------- */
 
+static unsigned number_of(const struct ebb_cuda *engine, unsigned block)
+{
+    return block ? engine->blocks[block - 1].number : 0;
+}
+
+/* The index of the block that contains `address`, from 1; 0: none. */
 static unsigned find(const struct ebb_cuda *engine, CUdeviceptr address)
 {
     for (unsigned i = 0; i < engine->count; i++)
@@ -124,6 +131,7 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
     unsigned number = 0;
     if (fits) {
         number = ++block_count;
+        engine->blocks[engine->count].number = number;
         engine->blocks[engine->count].address = engine->first + engine->used;
         engine->blocks[engine->count++].bytes = bytes;
         *address = engine->first + engine->used;
@@ -141,7 +149,7 @@ bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream strea
     bool found = block && engine->blocks[block - 1].address == address;
     if (found)
         engine->blocks[block - 1].bytes = 0;
-    note("free %d b%u stream %lld%s\n", engine->device, block, (long long)(intptr_t)stream,
+    note("free %d b%u stream %lld%s\n", engine->device, number_of(engine, block), (long long)(intptr_t)stream,
          found ? "" : " wrong");
     return found;
 }
@@ -178,7 +186,7 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         unsigned block = find(engine, use->address);
         if (block)
             used += (size_t)snprintf(
-                text + used, sizeof text - used, " b%u+%llu:%llu:%s%s", block,
+                text + used, sizeof text - used, " b%u+%llu:%llu:%s%s", number_of(engine, block),
                 (unsigned long long)(use->address - engine->blocks[block - 1].address),
                 (unsigned long long)use->bytes, use->access & EBB_ACCESS_READ ? "r" : "",
                 use->access & EBB_ACCESS_WRITE ? "w" : "");
@@ -201,12 +209,12 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
 
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
 {
-    note("reach %d b%u\n", engine->device, find(engine, pointer));
+    note("reach %d b%u\n", engine->device, number_of(engine, find(engine, pointer)));
 }
 
 void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
 {
-    note("keep %d b%u %zu\n", engine->device, find(engine, address), bytes);
+    note("keep %d b%u %zu\n", engine->device, number_of(engine, find(engine, address)), bytes);
 }
 
 void ebb__cuda_stream_ends(struct ebb_cuda *engine, CUstream stream)

@@ -28,6 +28,7 @@ static struct door_device {
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static struct ebb_cuda_driver driver;
 static atomic_bool is_frozen;
+static atomic_int device_end; /* devices from here on have had no engine */
 
 _Atomic CUdeviceptr ebb__blocks_first;
 _Atomic uint64_t ebb__blocks_bytes;
@@ -107,6 +108,8 @@ static bool establish(CUdevice device, CUcontext context)
                 atomic_store(&known->default_pool, pool);
             atomic_store(&known->engine, engine);
             atomic_store(&known->context, context);
+            if (device >= atomic_load(&device_end))
+                atomic_store(&device_end, device + 1);
             ebb__attach_serve(device, engine);
             made = true;
         }
@@ -180,9 +183,8 @@ struct ebb_cuda *ebb__engines_at(CUdevice device)
 
 int ebb__engines_owner(CUdeviceptr address)
 {
-    if (!ebb__engines_may_own(address))
-        return -1;
-    for (int i = 0; i < EBB_DOOR_DEVICES; i++) {
+    int end = atomic_load_explicit(&device_end, memory_order_relaxed);
+    for (int i = 0; i < end; i++) {
         const struct ebb_cuda *engine = ebb__engines_at(i);
         if (engine && ebb__cuda_owns(engine, address))
             return i;
