@@ -268,14 +268,17 @@ static void free_units(struct ebb_cuda *engine, struct cuda_block *block,
     bool is_backed = block->state == CUDA_BLOCK_RESIDENT;
     struct cuda_move forget = {
         .kind = CUDA_MOVE_FORGET, .first = block->first_unit, .count = block->unit_count};
-    if (block->move)
-        ebb__mover_kill(engine->mover, block->move);
     if (is_backed) {
+        if (block->arrival)
+            ebb__mover_kill(engine->mover, block->move);
         ebb__table_leave(&engine->table, (uint32_t)(block - engine->table.blocks));
     } else {
         engine->room.absent_bytes -= block->unit_count * EBB_CUDA_UNIT_BYTES;
-        if (ebb__mover_has_room(engine->mover, 1))
-            ebb__mover_add(engine->mover, &forget, NULL);
+        if (ebb__mover_has_room(engine->mover, 1) &&
+            ebb__passages_cover(&engine->streams, before, forget.events, CUDA_MOVE_EVENTS,
+                                &forget.event_count))
+            ebb__pool_destroy(&engine->pool, block->first_unit, block->unit_count,
+                              ebb__mover_add(engine->mover, &forget, NULL));
     }
     ebb__table_own(&engine->table, block->first_unit, block->unit_count, 0);
     engine->live_units -= block->unit_count;
