@@ -193,6 +193,7 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
                           CUdeviceptr *address)
 {
     uint32_t index = CUDA_NO_STREAM;
+    engine->room.was_refused = false;
     if (stream != EBB_CUDA_NO_STREAM)
         index = ebb__streams_find(&engine->streams, stream, engine->order);
     uint32_t block = bytes < CUDA_SMALL_BYTES ? alloc_small(engine, bytes, index)
@@ -210,7 +211,11 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
 /* May memory become free without a call of this thread? */
 static bool can_change(const struct ebb_cuda *engine, size_t bytes)
 {
-    return bytes <= engine->room.card_bytes && !engine->room.is_host_full;
+    uint64_t held = atomic_load(&engine->config.ledger->held_bytes);
+    return bytes <= engine->room.card_bytes && !engine->room.is_host_full &&
+           (engine->open_works > 0 || engine->room.was_refused ||
+            ebb__mover_stuck_bytes(engine->mover) > 0 ||
+            held > ebb__mover_held_bytes(engine->mover));
 }
 
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,

@@ -43,8 +43,10 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t number)
     ebb__passages_join(&work, room->streams, &block->before);
     if (!ebb__mover_has_room(room->mover, 1) ||
         !ebb__passages_cover(room->streams, &work, move.events, CUDA_MOVE_EVENTS,
-                             &move.event_count))
+                             &move.event_count)) {
+        room->was_refused = true;
         return false;
+    }
     block->move = ebb__mover_add(room->mover, &move, NULL);
     block->state = CUDA_BLOCK_ABSENT;
     block->arrival = 0;
