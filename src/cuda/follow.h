@@ -9,6 +9,7 @@
 #ifndef EBB_CUDA_FOLLOW_H
 #define EBB_CUDA_FOLLOW_H
 
+#include "base/status.h"
 #include "runtime/script.h"
 
 #include <stdbool.h>
