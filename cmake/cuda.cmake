@@ -21,6 +21,15 @@ function(ebb_cuda_library target)
     LINK_DEPENDS "${PROJECT_SOURCE_DIR}/shim/cuda/ebb_cuda.map;${PROJECT_SOURCE_DIR}/shim/cuda/names.def")
 endfunction()
 
+# The process's side of a run. The sources of the engine are compiled again: this library is never
+# instrumented.
+file(GLOB attach_sources CONFIGURE_DEPENDS shim/cuda/attach*.c)
+if(attach_sources)
+  ebb_cuda_library(ebb_cuda ${attach_sources} ${cuda_sources} src/runtime/ledger.c
+    src/runtime/protocol.c src/runtime/script.c src/trace/ring.c src/trace/waits.c
+    src/base/status.c src/base/limits.c src/base/tuning.c)
+endif()
+
 add_library(ebb_cuda_audit SHARED shim/audit/audit.c)
 ebb_settings(ebb_cuda_audit)
 target_link_options(ebb_cuda_audit PRIVATE
