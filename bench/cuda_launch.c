@@ -26,9 +26,8 @@ static void nothing(struct fakecuda_kernel *k)
     (void)k;
 }
 
-static const unsigned short pointer_sizes[POINTERS] = {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8,
-                                                       8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8,
-                                                       8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+static const unsigned short pointer_sizes[POINTERS] = {
+    8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8};
 static const unsigned short struct_sizes[] = {256}, word_sizes[] = {4};
 static const struct fakecuda_entry kernels[] = {
     {"pointers", nothing, POINTERS, pointer_sizes},
@@ -187,7 +186,8 @@ static void prepare(void *library, CUstream *streams)
 int main(void)
 {
     const char *path = getenv("EBB_CUDA_DRIVER");
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *driver = path ? dlopen(path, RTLD_NOW) : NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW),
+         *driver = path ? dlopen(path, RTLD_NOW) : NULL;
     CUstream streams[MOST_THREADS];
     struct utsname machine;
     if (!library || !driver) {

@@ -1,10 +1,13 @@
-/* An engine that moves nothing and writes down what the door tells it: for tests of shim/cuda alone.
+/* An engine that moves nothing and writes down what the door tells it. For tests of shim/cuda
+ * alone.
  *
- * Blocks lie one after the other in one managed allocation for each device. Each call becomes a line
- * of the file EBB_DOUBLE_LOG. Addresses are written as `b<number of the block>+<offset>`. Without
- * the file, nothing is written. EBB_DOUBLE_ALONE: this process belongs to no run. EBB_DOUBLE_REFUSE:
- * no device has a budget. EBB_DOUBLE_BYTES: of the allocation; what does not fit is out of memory. */
-#include "attach.h"
+ * Blocks lie one after the other in one managed allocation for each device. Each call becomes a
+ * line of the file EBB_DOUBLE_LOG. Addresses are written as `b<number of the block>+<offset>`.
+ * Without the file, nothing is written.
+ *
+ * EBB_DOUBLE_ALONE: this process belongs to no run. EBB_DOUBLE_REFUSE: no device has a budget.
+ * EBB_DOUBLE_BYTES: of the allocation; what does not fit is out of memory. */
+#include "../shim/cuda/attach.h"
 #include "trace/event.h"
 
 #include <pthread.h>
@@ -91,7 +94,8 @@ static unsigned number_of(const struct ebb_cuda *engine, unsigned block)
 static unsigned find(const struct ebb_cuda *engine, CUdeviceptr address)
 {
     for (unsigned i = 0; i < engine->count; i++)
-        if (engine->blocks[i].bytes && address - engine->blocks[i].address < engine->blocks[i].bytes)
+        if (engine->blocks[i].bytes &&
+            address - engine->blocks[i].address < engine->blocks[i].bytes)
             return i + 1;
     return 0;
 }
@@ -126,8 +130,8 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
 {
     pthread_mutex_lock(&lock);
     size_t whole = (bytes + 511) & ~(size_t)511;
-    bool fits = whole >= bytes && whole <= engine->bytes - engine->used &&
-                engine->count < MOST_BLOCKS;
+    bool fits =
+        whole >= bytes && whole <= engine->bytes - engine->used && engine->count < MOST_BLOCKS;
     unsigned number = 0;
     if (fits) {
         number = ++block_count;
@@ -149,8 +153,8 @@ bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream strea
     bool found = block && engine->blocks[block - 1].address == address;
     if (found)
         engine->blocks[block - 1].bytes = 0;
-    note("free %d b%u stream %lld%s\n", engine->device, number_of(engine, block), (long long)(intptr_t)stream,
-         found ? "" : " wrong");
+    note("free %d b%u stream %lld%s\n", engine->device, number_of(engine, block),
+         (long long)(intptr_t)stream, found ? "" : " wrong");
     return found;
 }
 

@@ -1,6 +1,6 @@
-/* For LD_AUDIT: whoever asks for libcuda.so or libcuda.so.1 by name gets libebb_cuda.so, which is in
- * the folder of this library. Preloading that library catches the second name only. The real driver
- * is asked for by its path, and is left alone.
+/* For LD_AUDIT: whoever asks for libcuda.so or libcuda.so.1 by name gets libebb_cuda.so, which is
+ * in the folder of this library. Preloading that library catches the second name only. The real
+ * driver is asked for by its path, and is left alone.
  *
  * The loader keeps auditors in a namespace of their own: nothing is shared with the program. */
 #include <dlfcn.h>
@@ -38,7 +38,7 @@ __attribute__((visibility("default"))) char *la_objsearch(const char *name, uint
                                                           unsigned flag)
 {
     (void)cookie;
-    bool is_driver = flag == LA_SER_ORIG && (strcmp(name, "libcuda.so.1") == 0 ||
-                                             strcmp(name, "libcuda.so") == 0);
+    bool is_driver = flag == LA_SER_ORIG &&
+                     (strcmp(name, "libcuda.so.1") == 0 || strcmp(name, "libcuda.so") == 0);
     return is_driver && door[0] ? door : (char *)(uintptr_t)name;
 }

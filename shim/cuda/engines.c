@@ -19,7 +19,7 @@ static struct door_device {
     _Atomic(CUcontext) context; /* the primary one, while there is an engine */
     _Atomic(CUmemoryPool) default_pool;
     atomic_bool has_foreign_pool;
-    atomic_uint retained; /* by the program, as far as seen */
+    atomic_uint retained;    /* by the program, as far as seen */
     enum device_state state; /* under `making` */
     bool is_attached;        /* under `making` */
     struct ebb_cuda_attachment attachment;
@@ -224,8 +224,8 @@ bool ebb__engines_pool_is_foreign(void)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Widens the range of addresses to [first, end). The start is lowered and the size grows in an order
- * in which no reader sees less than before. */
+/* Widens the range of addresses to [first, end). The start is lowered and the size grows in an
+ * order in which no reader sees less than before. */
 static void widen(CUdeviceptr first, CUdeviceptr end)
 {
     pthread_mutex_lock(&making);

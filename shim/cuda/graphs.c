@@ -1,5 +1,5 @@
-/* Graphs. A launch of a graph uses what its nodes use: the union is made when the graph is
- * instantiated, and when the executable graph is updated. An update of one node adds to the union.
+/* Graphs. A launch of a graph uses what its nodes use. That union is made when the graph is
+ * instantiated or updated as a whole. An update of one node adds to the union.
  * What a node no longer uses stays in it until the whole graph is updated: that costs memory, never
  * correctness. The bodies of conditional nodes are not seen.
  *
@@ -115,10 +115,9 @@ static void use_node(struct door_job *job, CUgraphNode node, uint64_t *name, int
         CUDA_KERNEL_NODE_PARAMS kernel;
         memset(&kernel, 0, sizeof kernel);
         if (ebb__real.cuGraphKernelNodeGetParams_v2(node, &kernel) == CUDA_SUCCESS)
-            add_name(name, ebb__params_scan(job,
-                                            kernel.func ? kernel.func
-                                                        : (CUfunction)(uintptr_t)kernel.kern,
-                                            kernel.kernelParams, kernel.extra));
+            add_name(name, ebb__params_scan(
+                               job, kernel.func ? kernel.func : (CUfunction)(uintptr_t)kernel.kern,
+                               kernel.kernelParams, kernel.extra));
     } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         CUDA_MEMCPY3D copy;
         if (ebb__real.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS)

@@ -23,8 +23,8 @@ struct door_job {
     struct ebb_cuda_use *uses; /* `few`, or allocated */
     size_t count, room;
     bool is_borrowed; /* `uses` belongs to someone else, and nothing is added */
-    uint32_t owners; /* devices whose engines own a use */
-    uint32_t begun;  /* those that have heard of the work */
+    uint32_t owners;  /* devices whose engines own a use */
+    uint32_t begun;   /* those that have heard of the work */
     struct ebb_cuda_use few[DOOR_FEW];
     struct ebb_cuda_work works[EBB_DOOR_DEVICES];
 };

@@ -58,13 +58,14 @@ static bool is_given(size_t i, const void *pointer)
         return false;
     for (size_t j = 0; j < VARIANTS; j++)
         if (j != i && strcmp(variants[j].base, variants[i].base) == 0 &&
-            variants[j].stream == variants[i].stream &&
-            variants[j].version < variants[i].version && ask(j) == pointer)
+            variants[j].stream == variants[i].stream && variants[j].version < variants[i].version &&
+            ask(j) == pointer)
             return false;
     return true;
 }
 
-/* The variant that `pointer` is. Where two symbols share an address, the stream's meaning decides. */
+/* The variant that `pointer` is. Where two symbols share an address, the stream's meaning
+ * decides. */
 static const struct variant *find(const char *base, const void *pointer, bool per_thread,
                                   bool (*is)(size_t i, const void *pointer), bool *is_hooked)
 {
@@ -89,8 +90,10 @@ static void *translate(const char *base, cuuint64_t flags, void *pointer)
         return found->hook ? found->hook : pointer;
     if (is_hooked) {
         char text[200];
-        snprintf(text, sizeof text, "the driver has a variant of %s that this version of Ebb does not "
-                 "know: from here on nothing is evicted, and the budget is NOT enforced", base);
+        snprintf(text, sizeof text,
+                 "the driver has a variant of %s that this version of Ebb does not "
+                 "know: from here on nothing is evicted, and the budget is NOT enforced",
+                 base);
         ebb__door_give_up(text);
     }
     return pointer;

@@ -1,6 +1,9 @@
-/* Calls over cuda_standin.c. argv[1]: depth: one function that calls others, inside of the driver;
- * newer: a variant that is unknown comes up after an allocation; second: the door for PyTorch;
- * graph: nodes of graphs. */
+/* Calls over cuda_standin.c, by argv[1]:
+ *
+ *     depth   one function that calls others, inside of the driver
+ *     newer   an unknown variant comes up after an allocation
+ *     second  the door for PyTorch
+ *     graph   nodes of graphs */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -33,8 +36,8 @@ static int depth(void)
 
 static int newer(void)
 {
-    int (*alloc)(address_t *, size_t) = named("cuMemAlloc_v2"), (*release)(address_t) =
-                                                                     named("cuMemFree_v2");
+    int (*alloc)(address_t *, size_t) = named("cuMemAlloc_v2"),
+                              (*release)(address_t) = named("cuMemFree_v2");
     int (*find)(const char *, void **, int, unsigned long long, int *) =
         named("cuGetProcAddress_v2");
     address_t first, second = 1;
@@ -74,9 +77,13 @@ struct graph {
 
 static CUDA_MEMCPY3D line(address_t to, address_t from, size_t bytes)
 {
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = to,
-                           .WidthInBytes = bytes, .Height = 1, .Depth = 1};
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = to,
+                           .WidthInBytes = bytes,
+                           .Height = 1,
+                           .Depth = 1};
 }
 
 static int graph(void)

@@ -15,7 +15,7 @@ static const struct {
     int version;
 } rows[] = {
 #define FAKE_VERSION(base, symbol, version) {#base, #symbol, version},
-#include "versions.def"
+#include "../fakecuda/versions.def"
 };
 
 static int driver_version(void)
