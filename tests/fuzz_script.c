@@ -72,7 +72,8 @@ static void replay_script(const struct ebb_script *script)
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
     for (uint32_t i = 0; i < script->persistent_count; i++) {
         const struct ebb_renaming other = {blocks[i].serial, blocks[i].serial + 1};
-        uint32_t found = ebb__names_persistent(&prepared, blocks[i].serial, blocks[i].size_bytes);
+        uint32_t found = ebb__names_persistent(&prepared.names, prepared.script, blocks[i].serial,
+                                               blocks[i].size_bytes);
         FUZZ_REQUIRE(found == EBB_SCRIPT_NONE || found < script->persistent_count);
         FUZZ_REQUIRE(ebb__renamed(&other, 1, blocks[i].serial) == other.to);
     }

@@ -41,6 +41,9 @@ ALLOWED.update({
     "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
     # Devices and stores are used through their tables. extents.h is bookkeeping without a store.
     "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
+    # The engine of a device. It shares the run's words with the runtime, but none of its parts.
+    "src/cuda": ["base/", "trace/", "runtime/script.h", "runtime/template.h", "runtime/protocol.h",
+                 "runtime/ledger.h"],
     # The parent of a running program uses all planning code, and the protocol shared with the
     # process.
     "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
@@ -58,7 +61,7 @@ ALLOWED.update({
 
 # Code inside the program links libc and pthread only. xxhash is a header with inline code
 # (XXH_INLINE_ALL), so nothing is linked.
-INSIDE = ("src/device", "src/store", "src/runtime", "shim")
+INSIDE = ("src/device", "src/store", "src/runtime", "src/cuda", "shim")
 INLINED = {"xxhash.h": re.compile(r"^\s*#\s*define\s+XXH_INLINE_ALL", re.M)}
 FOREIGN = re.compile(r"^(zstd|zdict|xxhash|jansson|coin/|lapacke|cblas|dnnl|oneapi/)")
 
@@ -127,7 +130,7 @@ def violations(root):
 # and what it shares with the parent. Upwards, a part can only ask the questions of core/core.h. So
 # no part knows the runtime as a whole.
 PARTS = ["words", "core", "block", "address", "memory", "transfer", "reclaim", "replay", "runtime"]
-WORDS = ("config", "ledger", "script")
+WORDS = ("config", "ledger", "script", "template")
 WHOLE = re.compile(r"\bstruct ebb_runtime\b|\"runtime/(internal|runtime)\.h\"")
 DEFINITION = re.compile(r"^(?!static )[a-z][\w *]*?[ *](ebb__\w+)\([^;{}]*\)\n\{", re.M)
 CALL = re.compile(r"\b(ebb__\w+)\(")
