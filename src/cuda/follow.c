@@ -6,17 +6,18 @@
  * else ends the following at once. */
 #include "cuda/follow_state.h"
 
-#include <stdlib.h>
+#include "cuda/memory.h"
+
 #include <string.h>
 
 struct ebb_cuda_follow *ebb__follow_create(uint32_t most_blocks)
 {
-    struct ebb_cuda_follow *follow = calloc(1, sizeof *follow);
+    struct ebb_cuda_follow *follow = ebb__cuda_reserve(sizeof *follow);
     if (!follow)
         return NULL;
     follow->most_blocks = most_blocks;
-    follow->blocks = calloc(most_blocks, sizeof *follow->blocks);
-    follow->history = calloc(HISTORY, sizeof *follow->history);
+    follow->blocks = ebb__cuda_reserve(most_blocks * sizeof *follow->blocks);
+    follow->history = ebb__cuda_reserve(HISTORY * sizeof *follow->history);
     if (!follow->blocks || !follow->history) {
         ebb__follow_destroy(follow);
         return NULL;
@@ -30,10 +31,10 @@ void ebb__follow_destroy(struct ebb_cuda_follow *follow)
     if (!follow)
         return;
     ebb__follow_forget(follow);
-    free(follow->actions);
-    free(follow->history);
-    free(follow->blocks);
-    free(follow);
+    ebb__cuda_unreserve(follow->actions, follow->action_space * sizeof *follow->actions);
+    ebb__cuda_unreserve(follow->history, HISTORY * sizeof *follow->history);
+    ebb__cuda_unreserve(follow->blocks, follow->most_blocks * sizeof *follow->blocks);
+    ebb__cuda_unreserve(follow, sizeof *follow);
 }
 
 static void push(struct ebb_cuda_follow *follow, enum cuda_action_kind kind, uint32_t block,
@@ -210,45 +211,28 @@ static bool is_evicted_at(const struct ebb_script_absence *absence, uint32_t now
            ebb__script_is_between(now, absence->out_clock, absence->in_clock);
 }
 
-struct returning {
-    uint64_t distance;
-    uint32_t block;
-};
-
-static int by_distance(const void *left, const void *right)
-{
-    const struct returning *a = left, *b = right;
-    if (a->distance != b->distance)
-        return a->distance < b->distance ? -1 : 1;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
-
 /* The script has just begun here, or knows more blocks now. What it has evicted here leaves. What
  * it has resident returns, the next to be used first. */
 static void cross_border(struct ebb_cuda_follow *follow)
 {
-    const struct follow_script *current = follow->current;
+    struct follow_script *current = follow->current;
     const struct ebb_script *script = current->script;
     const struct ebb_script_absence *all = ebb__script_absences(script);
-    struct returning *returning = calloc(script->block_count + 1, sizeof *returning);
-    uint8_t *leaves = calloc(script->block_count + 1, 1);
-    uint32_t count = 0, now = follow_now(follow);
+    uint32_t now = follow_now(follow), at = follow->position;
     follow->border_due = false;
-    for (uint32_t i = 0; leaves && i < script->absence_count; i++)
-        if (is_evicted_at(&all[i], now) && !leaves[all[i].block]) {
-            leaves[all[i].block] = 1;
+    memset(current->settled, 0, script->block_count);
+    for (uint32_t i = 0; i < script->absence_count; i++)
+        if (is_evicted_at(&all[i], now) && !current->settled[all[i].block]) {
+            current->settled[all[i].block] = 1;
             push(follow, CUDA_ACTION_EVICT, current->live[all[i].block], false);
         }
-    for (uint32_t i = 0; leaves && returning && i < script->block_count; i++)
-        if (current->live[i] != NO_BLOCK && !leaves[i])
-            returning[count++] = (struct returning){ebb__follow_next_use(follow, current->live[i]),
-                                                    current->live[i]};
-    if (count)
-        qsort(returning, count, sizeof *returning, by_distance);
-    for (uint32_t i = 0; i < count && returning[i].distance < CUDA_FREED_BEFORE; i++)
-        push(follow, CUDA_ACTION_PREFETCH, returning[i].block, false);
-    free(returning);
-    free(leaves);
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        const struct ebb_script_event *event = follow_event(current, at);
+        if (!current->settled[event->block] && event->kind == EBB_EVENT_ACCESS)
+            push(follow, CUDA_ACTION_PREFETCH, current->live[event->block], false);
+        current->settled[event->block] = 1;
+        at = at + 1 == script->clock_count ? 0 : at + 1;
+    }
 }
 
 /* The newest event is not where the script in force has one. Another script takes over, or none. */

@@ -1,7 +1,8 @@
 /* The known scripts: they come, replace each other, are put in force, and go. */
 #include "cuda/follow_state.h"
 
-#include <stdlib.h>
+#include "cuda/memory.h"
+
 #include <string.h>
 
 /* Attaches the absences to their positions. An absence within one stretch between two events is
@@ -54,17 +55,14 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
     size_t blocks = script->block_count, persistent = script->persistent_count;
     size_t buckets = bucket_count(script);
     size_t words = 2 * blocks + 3 * clocks + 2 * absences + persistent + buckets;
-    struct follow_script *known = calloc(1, sizeof *known);
-    uint64_t *memory =
-        calloc(1, (clocks + persistent) * sizeof *memory + words * sizeof(uint32_t) + 2 * blocks);
-    if (!known || !memory) {
-        free(known);
-        free(memory);
+    size_t bytes = sizeof(struct follow_script) + (clocks + persistent) * sizeof(uint64_t) +
+                   words * sizeof(uint32_t) + 3 * blocks;
+    struct follow_script *known = ebb__cuda_reserve(bytes);
+    if (!known)
         return NULL;
-    }
     known->script = script;
-    known->tables = memory;
-    known->hashes = memory;
+    known->bytes = bytes;
+    known->hashes = (uint64_t *)(known + 1);
     known->names.serials = known->hashes + clocks;
     uint32_t *next = (uint32_t *)(known->names.serials + persistent);
     const struct {
@@ -87,6 +85,7 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
     }
     known->keeps = (uint8_t *)next;
     known->changes = known->keeps + blocks;
+    known->settled = known->changes + blocks;
     known->bucket_mask = (uint32_t)buckets - 1;
     ebb__names_prepare(&known->names, script);
     chain_absences(known);
@@ -98,19 +97,19 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
 static void release(struct follow_script *known)
 {
     if (known)
-        free(known->tables);
-    free(known);
+        ebb__cuda_unreserve(known, known->bytes);
 }
 
 /* Every action of a step, of a begin and of an event that passes all others. */
 static bool make_space(struct ebb_cuda_follow *follow, const struct ebb_script *script)
 {
-    size_t most = 4 * (size_t)script->absence_count + script->block_count;
+    size_t most = 4 * (size_t)script->absence_count + script->block_count + 1;
     if (most <= follow->action_space)
         return true;
-    struct cuda_action *actions = realloc(follow->actions, most * sizeof *actions);
+    struct cuda_action *actions = ebb__cuda_reserve(most * sizeof *actions);
     if (!actions)
         return false;
+    ebb__cuda_unreserve(follow->actions, follow->action_space * sizeof *actions);
     follow->actions = actions;
     follow->action_space = most;
     return true;
