@@ -48,8 +48,6 @@ ALLOWED.update({
     # process.
     "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
                    "runtime/script.h", "runtime/protocol.h", "runtime/ledger.h"],
-    # The engine behind the CUDA shim. Its declarations of the driver's interface need nothing.
-    "src/cuda": ["base/"],
     "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h", "cuda/"],
     "cli": [f"{name}/" for name in THINKS + ["lab", "parent", "runtime", "device", "store"]]
            + ["ebb/"],
