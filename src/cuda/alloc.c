@@ -193,6 +193,7 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
                           CUdeviceptr *address)
 {
     uint32_t index = CUDA_NO_STREAM;
+    engine->room.was_refused = false;
     if (stream != EBB_CUDA_NO_STREAM)
         index = ebb__streams_find(&engine->streams, stream, engine->order);
     uint32_t block = bytes < CUDA_SMALL_BYTES ? alloc_small(engine, bytes, index)
@@ -210,7 +211,11 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
 /* May memory become free without a call of this thread? */
 static bool can_change(const struct ebb_cuda *engine, size_t bytes)
 {
-    return bytes <= engine->room.card_bytes && !engine->room.is_host_full;
+    uint64_t held = atomic_load(&engine->config.ledger->held_bytes);
+    return bytes <= engine->room.card_bytes && !engine->room.is_host_full &&
+           (engine->open_works > 0 || engine->room.was_refused ||
+            ebb__mover_stuck_bytes(engine->mover) > 0 ||
+            held > ebb__mover_held_bytes(engine->mover));
 }
 
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
@@ -268,14 +273,17 @@ static void free_units(struct ebb_cuda *engine, struct cuda_block *block,
     bool is_backed = block->state == CUDA_BLOCK_RESIDENT;
     struct cuda_move forget = {
         .kind = CUDA_MOVE_FORGET, .first = block->first_unit, .count = block->unit_count};
-    if (block->move)
-        ebb__mover_kill(engine->mover, block->move);
     if (is_backed) {
+        if (block->arrival)
+            ebb__mover_kill(engine->mover, block->move);
         ebb__table_leave(&engine->table, (uint32_t)(block - engine->table.blocks));
     } else {
         engine->room.absent_bytes -= block->unit_count * EBB_CUDA_UNIT_BYTES;
-        if (ebb__mover_has_room(engine->mover, 1))
-            ebb__mover_add(engine->mover, &forget, NULL);
+        if (ebb__mover_has_room(engine->mover, 1) &&
+            ebb__passages_cover(&engine->streams, before, forget.events, CUDA_MOVE_EVENTS,
+                                &forget.event_count))
+            ebb__pool_destroy(&engine->pool, block->first_unit, block->unit_count,
+                              ebb__mover_add(engine->mover, &forget, NULL));
     }
     ebb__table_own(&engine->table, block->first_unit, block->unit_count, 0);
     engine->live_units -= block->unit_count;

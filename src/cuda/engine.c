@@ -147,12 +147,13 @@ static enum ebb_status make_mover(struct ebb_cuda *engine, uint32_t first_arriva
     return ebb__mover_create(&config, &engine->mover, error);
 }
 
-static void look_at_card(struct ebb_cuda *engine)
+static void connect_parts(struct ebb_cuda *engine)
 {
     size_t free_bytes = 0, total_bytes = 0;
     struct cuda_visit visit = ebb__streams_enter(&engine->streams);
     engine->config.driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
     ebb__streams_leave(&engine->streams, visit);
+    engine->pool.outs_over = ebb__mover_outs_over(engine->mover);
     engine->room = (struct cuda_room){.config = &engine->config,
                                       .table = &engine->table,
                                       .streams = &engine->streams,
@@ -199,7 +200,7 @@ enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *config, uint32
         free_storage(engine, true);
         return status;
     }
-    look_at_card(engine);
+    connect_parts(engine);
     atomic_store(&config->ring->counters.managing, 1);
     *made = engine;
     return EBB_OK;

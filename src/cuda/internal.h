@@ -47,6 +47,7 @@ struct ebb_cuda {
     uint32_t held_used, held_free;
     uint64_t order, newest_serial;
     uint64_t live_units, random;
+    uint32_t open_works; /* between begin and end */
     uint32_t swept_arrival;
     uint32_t news, told; /* bits of enum cuda_news */
     uint64_t too_large_bytes;

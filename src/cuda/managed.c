@@ -10,9 +10,14 @@
 
 #include "cuda/memory.h"
 
+#define MOST_REGIONS 1024u
+
 struct managed {
     struct ebb_cuda_backing base;
-    bool can_discard;
+    struct managed_region {
+        CUdeviceptr first, allocated; /* an address, and the allocation that has it */
+    } regions[MOST_REGIONS];
+    uint32_t region_count;
 };
 
 static CUresult prefer(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
@@ -21,43 +26,67 @@ static CUresult prefer(struct ebb_cuda_backing *backing, CUdeviceptr first, uint
     return backing->driver->cuMemAdvise(first, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, where);
 }
 
+static CUresult advise(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
+{
+    CUresult result = prefer(backing, first, bytes, CU_DEVICE_CPU);
+    if (result == CUDA_SUCCESS)
+        result = backing->driver->cuMemAdvise(first, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY,
+                                              backing->device);
+    return result;
+}
+
+static CUdeviceptr align(CUdeviceptr address)
+{
+    return (address + EBB_CUDA_UNIT_BYTES - 1) & ~(EBB_CUDA_UNIT_BYTES - 1);
+}
+
 static CUresult managed_reserve(struct ebb_cuda_backing *backing, uint64_t bytes,
                                 CUdeviceptr *first)
 {
+    struct managed *managed = (struct managed *)backing;
     const struct ebb_cuda_driver *driver = backing->driver;
-    CUresult result = driver->cuMemAllocManaged(first, bytes, CU_MEM_ATTACH_GLOBAL);
+    CUdeviceptr allocated;
+    if (managed->region_count == MOST_REGIONS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = driver->cuMemAllocManaged(&allocated, bytes, CU_MEM_ATTACH_GLOBAL);
+    if (result == CUDA_SUCCESS && align(allocated) != allocated) { /* once more, with room */
+        driver->cuMemFree_v2(allocated);
+        result = driver->cuMemAllocManaged(&allocated, bytes + EBB_CUDA_UNIT_BYTES,
+                                           CU_MEM_ATTACH_GLOBAL);
+    }
     if (result != CUDA_SUCCESS)
         return result;
-    result = prefer(backing, *first, bytes, CU_DEVICE_CPU);
+    *first = align(allocated);
+    result = advise(backing, *first, bytes);
     if (result == CUDA_SUCCESS)
-        result = driver->cuMemAdvise(*first, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, backing->device);
-    if (result == CUDA_SUCCESS && *first % EBB_CUDA_UNIT_BYTES)
-        result = CUDA_ERROR_NOT_SUPPORTED; /* large allocations are aligned to 2 MiB */
-    if (result != CUDA_SUCCESS)
-        driver->cuMemFree_v2(*first);
+        managed->regions[managed->region_count++] =
+            (struct managed_region){*first, allocated};
+    else
+        driver->cuMemFree_v2(allocated);
     return result;
 }
 
 static void managed_release(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
 {
+    struct managed *managed = (struct managed *)backing;
     (void)bytes;
-    backing->driver->cuMemFree_v2(first);
+    for (uint32_t i = 0; i < managed->region_count; i++) {
+        if (managed->regions[i].first != first)
+            continue;
+        backing->driver->cuMemFree_v2(managed->regions[i].allocated);
+        managed->regions[i] = managed->regions[--managed->region_count];
+        return;
+    }
 }
 
-/* The pages come to the device, or stay where they are and prefer the host. */
+/* The pages come to the device, or stay where they are and prefer the host. Discarded pages and
+ * those that were never used come without a copy. */
 static CUresult bring(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
-                      bool is_dead, CUstream lane)
+                      CUstream lane)
 {
-    const struct ebb_cuda_driver *driver = backing->driver;
     CUresult result = prefer(backing, first, bytes, backing->device);
-    if (result == CUDA_SUCCESS && is_dead && ((struct managed *)backing)->can_discard) {
-        CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = backing->device};
-        size_t size = bytes, zero = 0;
-        result = driver->cuMemDiscardAndPrefetchBatchAsync(&first, &size, 1, &device, &zero, 1, 0,
-                                                           lane);
-    } else if (result == CUDA_SUCCESS) {
-        result = driver->cuMemPrefetchAsync(first, bytes, backing->device, lane);
-    }
+    if (result == CUDA_SUCCESS)
+        result = backing->driver->cuMemPrefetchAsync(first, bytes, backing->device, lane);
     if (result != CUDA_SUCCESS)
         prefer(backing, first, bytes, CU_DEVICE_CPU);
     return result;
@@ -66,14 +95,14 @@ static CUresult bring(struct ebb_cuda_backing *backing, CUdeviceptr first, uint6
 static CUresult managed_populate(struct ebb_cuda_backing *backing, CUdeviceptr first,
                                  uint64_t bytes, CUstream lane)
 {
-    return bring(backing, first, bytes, true, lane);
+    return bring(backing, first, bytes, lane);
 }
 
 static CUresult managed_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                               bool keep_copy, CUstream lane)
 {
     (void)keep_copy;
-    return bring(backing, first, bytes, false, lane);
+    return bring(backing, first, bytes, lane);
 }
 
 static CUresult managed_evict(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
@@ -88,21 +117,27 @@ static CUresult managed_evict(struct ebb_cuda_backing *backing, CUdeviceptr firs
     return result;
 }
 
+static CUresult discard(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                        CUstream lane)
+{
+    size_t size = bytes;
+    return backing->driver->cuMemDiscardBatchAsync
+               ? backing->driver->cuMemDiscardBatchAsync(&first, &size, 1, 0, lane)
+               : CUDA_SUCCESS;
+}
+
 static CUresult managed_drop(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                              CUstream lane)
 {
-    size_t size = bytes;
-    if (((struct managed *)backing)->can_discard)
-        backing->driver->cuMemDiscardBatchAsync(&first, &size, 1, 0, lane);
-    return managed_evict(backing, first, bytes, true, lane);
+    CUresult result = discard(backing, first, bytes, lane);
+    return result == CUDA_SUCCESS ? managed_evict(backing, first, bytes, true, lane) : result;
 }
 
-/* The driver has no call that takes the pages. They are used again with their addresses. */
-static void managed_forget(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
+/* The driver has no call that takes the pages. Discarded, they are not copied any more. */
+static CUresult managed_forget(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                               CUstream lane)
 {
-    (void)backing;
-    (void)first;
-    (void)bytes;
+    return discard(backing, first, bytes, lane);
 }
 
 static void managed_destroy(struct ebb_cuda_backing *backing)
@@ -143,8 +178,6 @@ enum ebb_status ebb__managed_create(const struct ebb_cuda_config *config,
     managed->base.ops = &managed_ops;
     managed->base.driver = driver;
     managed->base.device = config->device;
-    managed->can_discard =
-        driver->cuMemDiscardBatchAsync && driver->cuMemDiscardAndPrefetchBatchAsync;
     *backing = &managed->base;
     return EBB_OK;
 }

@@ -59,9 +59,7 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
 void ebb__mover_kill(struct cuda_mover *mover, uint64_t number)
 {
     pthread_mutex_lock(&mover->lock);
-    struct cuda_move *move = ebb__queue_find(&mover->out, number);
-    if (!move)
-        move = ebb__queue_find(&mover->in, number);
+    struct cuda_move *move = ebb__queue_find(&mover->in, number);
     if (move)
         move->is_dead = true;
     pthread_mutex_unlock(&mover->lock);
@@ -72,6 +70,11 @@ void ebb__mover_wake(struct cuda_mover *mover)
     pthread_mutex_lock(&mover->lock);
     wake(mover);
     pthread_mutex_unlock(&mover->lock);
+}
+
+const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover)
+{
+    return &mover->outs_over;
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

@@ -42,7 +42,7 @@ struct cuda_move {
     uint32_t first, count; /* units */
     uint32_t arrival;      /* of an in */
     uint8_t kind;          /* enum cuda_move_kind */
-    bool is_dead;          /* its contents need not be kept: the block has been freed */
+    bool is_dead;          /* FETCH: the block has been freed */
     bool keep_copy, is_clean;
     uint32_t events[CUDA_MOVE_EVENTS], event_count; /* of an out, with references */
 };
@@ -83,10 +83,13 @@ void ebb__mover_destroy(struct cuda_mover *mover, bool is_abandoned);
 bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count);
 /* A request. Its number for an out; in *arrival the arrival of an in. */
 uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *move, uint32_t *arrival);
-/* The contents that a request moves are dead. Nothing happens if it is over. */
+/* The contents that a FETCH brings are dead. Nothing happens if it is over. */
 void ebb__mover_kill(struct cuda_mover *mover, uint64_t number);
 /* Starts the thread's work on what was added. */
 void ebb__mover_wake(struct cuda_mover *mover);
+
+/* All *outs* up to the number that it points to are over. */
+const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover);
 
 /* Thread-safe, without the lock. */
 bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival);

@@ -36,6 +36,7 @@ struct cuda_mover {
     uint32_t newest_arrival;
     uint64_t *unit_moves;         /* of each unit: its newest request */
     struct cuda_unit_real *units; /* written by the thread alone */
+    _Atomic uint64_t outs_over; /* all *outs* up to this number are over */
     _Atomic uint64_t held_bytes, stuck_bytes, stray_units;
     CUstream in_lane, out_lane;
     CUevent out_event, in_event;

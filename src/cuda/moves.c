@@ -36,11 +36,14 @@ static void progress(struct cuda_mover *mover)
 
 static void count_out(struct cuda_mover *mover, const struct cuda_move *move, uint64_t bytes)
 {
-    if (move->kind != CUDA_MOVE_EVICT || move->is_dead)
-        return;
-    atomic_fetch_add(&mover->counters->moved_out_bytes, bytes);
-    atomic_fetch_add(&mover->counters->out_lane_bytes, bytes);
-    uint64_t host = atomic_fetch_add(&mover->config.backing->host_bytes, bytes) + bytes;
+    uint64_t added = move->kind == CUDA_MOVE_EVICT    ? bytes
+                     : move->kind == CUDA_MOVE_FORGET ? (uint64_t)0 - bytes
+                                                      : 0;
+    if (move->kind == CUDA_MOVE_EVICT) {
+        atomic_fetch_add(&mover->counters->moved_out_bytes, bytes);
+        atomic_fetch_add(&mover->counters->out_lane_bytes, bytes);
+    }
+    uint64_t host = atomic_fetch_add(&mover->config.backing->host_bytes, added) + added;
     atomic_store(&mover->counters->store_bytes, host);
     ebb__ledger_raise(&mover->counters->store_peak_bytes, host);
 }
@@ -63,13 +66,14 @@ static void unstick(struct cuda_mover *mover, uint32_t unit)
 static void finish_piece(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->going_out;
-    bool is_kept = move->kind == CUDA_MOVE_EVICT && !move->is_dead;
+    bool is_kept = move->kind == CUDA_MOVE_EVICT;
     for (uint32_t i = 0; i < side->piece_count; i++) {
         mover->units[side->piece_first + i].real = is_kept ? CUDA_REAL_HOST : CUDA_REAL_NOWHERE;
         unstick(mover, side->piece_first + i);
     }
     count_out(mover, move, unit_bytes(side->piece_count));
-    release(mover, unit_bytes(side->piece_count));
+    if (move->kind != CUDA_MOVE_FORGET)
+        release(mover, unit_bytes(side->piece_count));
     side->done = side->piece_first + side->piece_count - move->first;
     side->is_moving = false;
     mover->is_hasty = false;
@@ -80,7 +84,7 @@ static void finish_piece(struct cuda_mover *mover, const struct cuda_move *move)
 static void give_up_piece(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->going_out;
-    for (uint32_t i = 0; i < side->piece_count; i++) {
+    for (uint32_t i = 0; i < side->piece_count && move->kind != CUDA_MOVE_FORGET; i++) {
         struct cuda_unit_real *unit = &mover->units[side->piece_first + i];
         if (!unit->is_stuck)
             atomic_fetch_add(&mover->stuck_bytes, EBB_CUDA_UNIT_BYTES);
@@ -96,10 +100,13 @@ static bool start_piece(struct cuda_mover *mover, const struct cuda_move *move)
     struct ebb_cuda_backing *backing = mover->config.backing;
     CUdeviceptr first = ebb__table_address(mover->config.table, side->piece_first);
     uint64_t bytes = unit_bytes(side->piece_count);
-    CUresult result = move->kind == CUDA_MOVE_DROP || move->is_dead
-                          ? backing->ops->drop(backing, first, bytes, mover->out_lane)
-                          : backing->ops->evict(backing, first, bytes, move->is_clean,
-                                                mover->out_lane);
+    CUresult result;
+    if (move->kind == CUDA_MOVE_DROP)
+        result = backing->ops->drop(backing, first, bytes, mover->out_lane);
+    else if (move->kind == CUDA_MOVE_FORGET)
+        result = backing->ops->forget(backing, first, bytes, mover->out_lane);
+    else
+        result = backing->ops->evict(backing, first, bytes, move->is_clean, mover->out_lane);
     if (result != CUDA_SUCCESS) {
         if (++side->failures == 3)
             give_up_piece(mover, move);
@@ -109,22 +116,6 @@ static bool start_piece(struct cuda_mover *mover, const struct cuda_move *move)
         mover->driver->cuStreamSynchronize(mover->out_lane);
     side->is_moving = true;
     return true;
-}
-
-static void forget(struct cuda_mover *mover, const struct cuda_move *move)
-{
-    struct ebb_cuda_backing *backing = mover->config.backing;
-    uint32_t count, last = move->first + move->count;
-    for (uint32_t i = move->first; (i = find_run(mover, i, last, CUDA_REAL_HOST, true, &count)),
-                  count > 0;
-         i += count) {
-        backing->ops->forget(backing, ebb__table_address(mover->config.table, i),
-                             unit_bytes(count));
-        for (uint32_t j = 0; j < count; j++)
-            mover->units[i + j].real = CUDA_REAL_NOWHERE;
-        uint64_t host = atomic_fetch_sub(&backing->host_bytes, unit_bytes(count));
-        atomic_store(&mover->counters->store_bytes, host - unit_bytes(count));
-    }
 }
 
 static bool are_over(struct cuda_mover *mover, const struct cuda_move *move)
@@ -139,6 +130,7 @@ static void finish_out(struct cuda_mover *mover, const struct cuda_move *move)
 {
     for (uint32_t i = 0; i < move->event_count; i++)
         ebb__streams_release(mover->config.streams, move->events[i]);
+    atomic_store_explicit(&mover->outs_over, move->number, memory_order_release);
     pthread_mutex_lock(&mover->lock);
     mover->out.issued = ++mover->out.first;
     pthread_mutex_unlock(&mover->lock);
@@ -169,14 +161,10 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
             return false;
         finish_piece(mover, &move);
     }
-    if (move.kind == CUDA_MOVE_FORGET) {
-        forget(mover, &move);
-        finish_out(mover, &move);
-        return true;
-    }
     uint32_t last = move.first + move.count;
-    side->piece_first = find_run(mover, move.first + side->done, last, CUDA_REAL_DEVICE, true,
-                                 &side->piece_count);
+    side->piece_first = find_run(mover, move.first + side->done, last,
+                                 move.kind == CUDA_MOVE_FORGET ? CUDA_REAL_HOST : CUDA_REAL_DEVICE,
+                                 true, &side->piece_count);
     if (!side->piece_count) {
         finish_out(mover, &move);
         return true;

@@ -127,11 +127,14 @@ static void native_release(struct ebb_cuda_backing *backing, CUdeviceptr first, 
     }
 }
 
-static void native_forget(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
+static CUresult native_forget(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                              CUstream lane)
 {
     (void)backing;
     (void)first;
     (void)bytes;
+    (void)lane;
+    return CUDA_SUCCESS;
 }
 
 static void native_destroy(struct ebb_cuda_backing *backing)

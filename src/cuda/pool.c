@@ -159,9 +159,22 @@ void ebb__pool_add(struct cuda_pool *pool, uint32_t first, uint32_t count)
     join(pool, first, count);
 }
 
-static unsigned cost(const struct cuda_pool *pool, const struct cuda_run *run, uint32_t stream)
+static bool is_settled(const struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    uint64_t over = atomic_load_explicit(pool->outs_over, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (pool->units[first + i].destroyed > over)
+            return false;
+    return true;
+}
+
+/* 0: nothing, 1: waits on the device, 2: the run cannot be used now. */
+static unsigned cost(const struct cuda_pool *pool, const struct cuda_run *run, uint32_t count,
+                     uint32_t stream)
 {
     const struct cuda_passages *before = &pool->units[run->first].before;
+    if (!run->is_backed && !is_settled(pool, run->first, count))
+        return 2;
     if (!before->count)
         return 0;
     if (stream != CUDA_NO_STREAM)
@@ -182,7 +195,7 @@ static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *b
             const struct cuda_run *run = &pool->runs[i];
             if (run->count < count || (looks++, false))
                 continue;
-            unsigned price = cost(pool, run, stream);
+            unsigned price = cost(pool, run, count, stream);
             if (price < best_cost || (price == best_cost && best &&
                                       run->count < pool->runs[best].count)) {
                 best = i;
@@ -240,6 +253,12 @@ void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool
         join(pool, first, count);
     else if (is_backed)
         pool->area_cached_units += count;
+}
+
+void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number)
+{
+    for (uint32_t i = 0; i < count; i++)
+        pool->units[first + i].destroyed = number;
 }
 
 void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed)
@@ -331,6 +350,8 @@ bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
             return false;
         *bare_count += !pool->units[first + i].is_backed;
     }
+    if (!is_settled(pool, first, count))
+        return false;
     pool->area_cached_units -= count - *bare_count;
     take_units(pool, first, count, before);
     return true;

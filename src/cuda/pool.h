@@ -5,6 +5,9 @@
  * by its size in bins (exact up to 32 units, then 8 for each doubling), best fit among those looked
  * at. Addresses cost nothing: a bare run is taken whole from new regions if no other fits.
  *
+ * Units whose contents the mover will still destroy are not given out: any kernel might write to
+ * them before, even one that nobody announced.
+ *
  * The *area* is a region whose addresses the plan gives; its units are in no run.
  *
  * `backed_units` is what the launch order has: it counts units on the device, or on their way. */
@@ -19,6 +22,7 @@
 
 struct cuda_unit {
     struct cuda_passages before; /* of a free unit */
+    uint64_t destroyed;          /* request to the mover that destroys its contents; 0: none */
     uint32_t run;                /* of the first and the last unit of a run: its number */
     bool is_free, is_backed, is_area;
     bool is_first; /* of its region */
@@ -46,6 +50,7 @@ struct cuda_pool {
     uint32_t newest_cached, oldest_cached;
     uint64_t backed_units, cached_units, area_cached_units;
     uint32_t area_first, area_count, area_cursor;
+    const _Atomic uint64_t *outs_over; /* requests up to this number are over */
 };
 
 bool ebb__pool_init(struct cuda_pool *pool, struct cuda_table *table, struct cuda_streams *streams);
@@ -63,6 +68,8 @@ void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool
  * many, 0: none is cached. The caller drops their pages, when *before is over. */
 uint32_t ebb__pool_drop(struct cuda_pool *pool, uint32_t most, uint32_t *count,
                         struct cuda_passages *before);
+/* The request of that number will destroy the contents of these free units. */
+void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);
 /* Live units leave the device, or come to it. */
 void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed);
 

@@ -43,8 +43,10 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t number)
     ebb__passages_join(&work, room->streams, &block->before);
     if (!ebb__mover_has_room(room->mover, 1) ||
         !ebb__passages_cover(room->streams, &work, move.events, CUDA_MOVE_EVENTS,
-                             &move.event_count))
+                             &move.event_count)) {
+        room->was_refused = true;
         return false;
+    }
     block->move = ebb__mover_add(room->mover, &move, NULL);
     block->state = CUDA_BLOCK_ABSENT;
     block->arrival = 0;
@@ -98,10 +100,13 @@ static bool drop_cached(struct cuda_room *room, uint64_t most)
     move.first = ebb__pool_drop(room->pool, limit, &move.count, &before);
     if (!move.count)
         return false;
-    /* Work that cannot be waited for: the bytes are dead, and a late access goes over the bus. With
-     * native memory it would fail, but such work is a capture, which has freed the block. */
-    ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS, &move.event_count);
-    ebb__mover_add(room->mover, &move, NULL);
+    /* Work that cannot be waited for now: the pages leave with their dead contents. */
+    if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
+                             &move.event_count) &&
+        room->backing->ops->can_evict)
+        move.kind = CUDA_MOVE_EVICT;
+    ebb__pool_destroy(room->pool, move.first, move.count,
+                      ebb__mover_add(room->mover, &move, NULL));
     return true;
 }
 

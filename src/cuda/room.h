@@ -22,6 +22,7 @@ struct cuda_room {
     uint64_t card_bytes;   /* what the device had free at first */
     uint64_t absent_bytes; /* of absent blocks, in launch order */
     uint64_t searches;     /* for victims: a number for each */
+    bool was_refused;      /* a victim's stream could not be waited for: a capture */
     bool is_host_full;     /* an eviction was refused for that */
 };
 

@@ -288,6 +288,7 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
             ebb__cuda_news(engine, CUDA_NEWS_STREAMS);
     }
     work->order = ++engine->order;
+    engine->open_works++;
     collect(engine, work, &begun);
     make_chaos(engine);
     if (begun.absent_units)
@@ -322,6 +323,7 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
     if (stream != CUDA_NO_STREAM)
         ebb__streams_end(&engine->streams, stream);
     let_all_go(engine, work);
+    engine->open_works -= engine->open_works > 0;
     make_chaos(engine);
     ebb__cuda_unlock(engine);
     /* No passage can be noted for it, so it ends here. */
