@@ -257,6 +257,7 @@ ORDER = {
     "shim/cuda": [
         "find",
         "real",
+        "attach",
         "engines",
         "state streams",
         "job",
