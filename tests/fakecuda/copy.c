@@ -62,7 +62,7 @@ static void copy_run(struct op *op, struct CUstream_st *stream)
         for (size_t y = 0; y < copy->height; y++)
             if (!copy_row(copy, stream, y, z))
                 return;
-    fake_clock_ns(2000 + copy->width * copy->height * copy->depth / 32);
+    fake_clock_pass(2000 + copy->width * copy->height * copy->depth / 32);
 }
 
 static void copy_destroy(struct op *op)

@@ -13,7 +13,7 @@ static void record_run(struct op *op, struct CUstream_st *stream)
     (void)stream;
     struct record_op *record = (struct record_op *)op;
     pthread_mutex_lock(&record->event->lock);
-    record->event->time_ns = fake_clock_ns(500);
+    record->event->time_ns = fake_clock_ns();
     pthread_mutex_unlock(&record->event->lock);
 }
 

@@ -196,7 +196,7 @@ struct CUstream_st {
     pthread_mutex_t own, *lock;
     pthread_cond_t wake;
     struct op *head, *tail;
-    _Atomic uint64_t enqueued, completed, observed;
+    _Atomic uint64_t enqueued, completed;
     enum stream_state state;
     bool has_thread;
     struct CUstream_st *next, *next_active; /* in its context; among those with work */
@@ -226,7 +226,9 @@ void fake_op_after(struct op *op, struct CUstream_st *on, uint64_t seq);
 void fake_yield(struct CUstream_st *stream);
 void fake_sched_poll(void);
 void fake_sched_push(struct CUstream_st *stream, struct op *op);
-uint64_t fake_clock_ns(uint64_t add); /* the simulated clock of event times */
+/* The clock of event times. It is simulated; in a fast run it is the real one. */
+uint64_t fake_clock_ns(void);
+void fake_clock_pass(uint64_t ns);
 bool fake_op_deps_done(const struct op *op);
 
 /* --- event.c ---------------------------------------------------------------------------------- */

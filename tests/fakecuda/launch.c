@@ -75,9 +75,9 @@ static void kernel_run(struct op *op, struct CUstream_st *stream)
     running.seen.shared_bytes = kernel->shared_bytes;
     running.op = kernel;
     running.stream = stream;
-    if (!setjmp(running.end))
+    if (!_setjmp(running.end))
         kernel->function->entry->function(&running.seen);
-    fake_clock_ns(2000);
+    fake_clock_pass(2000);
 }
 
 /* A kernel that never ends and one that never starts look the same from outside. */
@@ -96,7 +96,11 @@ static CUresult pack(CUfunction function, const struct launch *launch, unsigned 
         for (unsigned i = 0; i < entry->parameter_count; i++) {
             if (!launch->parameters[i])
                 return CUDA_ERROR_INVALID_VALUE;
-            memcpy(to + function->offsets[i], launch->parameters[i], entry->parameter_bytes[i]);
+            if (entry->parameter_bytes[i] == 8) /* most are pointers */
+                memcpy(to + function->offsets[i], launch->parameters[i], 8);
+            else
+                memcpy(to + function->offsets[i], launch->parameters[i],
+                       entry->parameter_bytes[i]);
         }
         return CUDA_SUCCESS;
     }

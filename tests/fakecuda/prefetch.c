@@ -148,7 +148,7 @@ static void move_run(struct op *op, struct CUstream_st *stream)
             if (!fake_set.fast && fake_random(2))
                 fake_yield(stream);
         }
-        fake_clock_ns(2000 + move->parts[i].bytes / 32);
+        fake_clock_pass(2000 + move->parts[i].bytes / 32);
     }
 }
 

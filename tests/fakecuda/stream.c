@@ -9,6 +9,8 @@
 
 static _Atomic uint64_t stream_id;
 static _Atomic int slot;
+/* Of each slot, the last operation that some host thread knows to be done. */
+static _Atomic uint64_t observed[MOST_SLOTS];
 
 void *fake_op_new(const struct op_class *class, size_t bytes)
 {
@@ -128,11 +130,10 @@ static void set_clock(struct CUstream_st *stream, struct op *op)
             stream->clock[on->slot] = op->deps[i].seq;
     }
     join(stream->clock, op->clock);
-    struct CUstream_st *s = atomic_load(&stream->context->streams);
-    for (; s; s = s->next) {
-        uint64_t observed = atomic_load(&s->observed);
-        if (observed > stream->clock[s->slot])
-            stream->clock[s->slot] = observed;
+    for (int i = 0; i < MOST_SLOTS; i++) {
+        uint64_t seen = atomic_load(&observed[i]);
+        if (seen > stream->clock[i])
+            stream->clock[i] = seen;
     }
     stream->clock[stream->slot] = op->seq;
     free(op->clock);
@@ -207,8 +208,11 @@ CUresult fake_enqueue(struct CUstream_st *stream, struct op *op)
 
 void fake_observe(struct CUstream_st *stream, uint64_t seq)
 {
-    uint64_t seen = atomic_load(&stream->observed);
-    while (seen < seq && !atomic_compare_exchange_weak(&stream->observed, &seen, seq))
+    if (!fake_set.races)
+        return;
+    _Atomic uint64_t *slot_observed = &observed[stream->slot];
+    uint64_t seen = atomic_load(slot_observed);
+    while (seen < seq && !atomic_compare_exchange_weak(slot_observed, &seen, seq))
         ;
 }
 
