@@ -1,6 +1,7 @@
 /* Memory that changes its place at a stable address, between device and host handles, while other
  * streams work. To plant errors: --flip-early does not wait for the kernel; --no-access leaves out
- * cuMemSetAccess; --touch reads device memory in the host.
+ * cuMemSetAccess; --unmapped launches a kernel on an address without memory; --touch reads device
+ * memory in the host.
  */
 #include "words.h"
 
@@ -58,6 +59,11 @@ int main(int count, char **arguments)
     for (int i = 0; i < 4; i++)
         expected = words_mixed(expected, expected, 4);
     EXPECT(last == expected);
+    if (option(count, arguments, "unmapped", 0)) {
+        CHECK(cuMemUnmap(at, GRANULE));
+        CHECK(fill_words(at, WORDS, 1, stream));
+        return cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 1;
+    }
     if (option(count, arguments, "touch", 0))
         return *(volatile int *)(uintptr_t)other;
     CHECK(cuCtxSynchronize());
