@@ -57,7 +57,7 @@ static void copy_run(struct op *op, struct CUstream_st *stream)
 {
     struct copy_op *copy = (struct copy_op *)op;
     for (int i = 0; copy->late && i < 500; i++)
-        fake_yield(stream);
+        fake_yield_waiting(stream);
     for (size_t z = 0; z < copy->depth; z++)
         for (size_t y = 0; y < copy->height; y++)
             if (!copy_row(copy, stream, y, z))
@@ -261,6 +261,26 @@ CUresult fake_copy_op(const CUDA_MEMCPY3D *box, CUcontext context, struct op **o
         *op = &copy->op;
     }
     return result;
+}
+
+API cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *box)
+{
+    TRY(fake_ready());
+    if (!node || !box || node->type != CU_GRAPH_NODE_TYPE_MEMCPY)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    const struct copy_op *copy = (const struct copy_op *)node->op;
+    memset(box, 0, sizeof(*box));
+    box->srcMemoryType = box->dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    box->srcDevice = copy->from.at;
+    box->dstDevice = copy->to.at;
+    box->srcPitch = copy->from.pitch ? copy->from.pitch : copy->width;
+    box->dstPitch = copy->to.pitch ? copy->to.pitch : copy->width;
+    box->srcHeight = copy->from.slice / box->srcPitch;
+    box->dstHeight = copy->to.slice / box->dstPitch;
+    box->WidthInBytes = copy->width;
+    box->Height = copy->height;
+    box->Depth = copy->depth;
+    return CUDA_SUCCESS;
 }
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *box, CUstream stream, bool synchronous)

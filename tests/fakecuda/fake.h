@@ -222,8 +222,9 @@ void fake_wait_context(CUcontext context);
 void fake_observe(struct CUstream_st *stream, uint64_t seq);
 /* The operation must come after that one, too. */
 void fake_op_after(struct op *op, struct CUstream_st *on, uint64_t seq);
-/* Lets other streams run, from within an operation. */
+/* Lets other streams run, from within an operation. The second form is for loops that wait. */
 void fake_yield(struct CUstream_st *stream);
+void fake_yield_waiting(struct CUstream_st *stream);
 void fake_sched_poll(void);
 void fake_sched_push(struct CUstream_st *stream, struct op *op);
 /* The clock of event times. It is simulated; in a fast run it is the real one. */
@@ -293,6 +294,8 @@ struct range {
 };
 
 extern pthread_mutex_t memory_lock;
+
+extern size_t fake_pinned_bytes, fake_most_pinned_bytes; /* of cuMemHostAlloc */
 
 bool fake_arena_start(void);
 /* A piece of the address space, inaccessible to the host. 0 if there is none. memory_lock held. */

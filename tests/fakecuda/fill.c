@@ -44,6 +44,15 @@ CUresult fake_fill_op(const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context, st
     return CUDA_SUCCESS;
 }
 
+API cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params)
+{
+    TRY(fake_ready());
+    if (!node || !params || node->type != CU_GRAPH_NODE_TYPE_MEMSET)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    *params = ((struct fill_op *)node->op)->fill;
+    return CUDA_SUCCESS;
+}
+
 static CUresult fill(CUdeviceptr to, size_t pitch, unsigned value, unsigned element, size_t width,
                      size_t height, CUstream handle, bool synchronous)
 {

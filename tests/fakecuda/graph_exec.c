@@ -53,7 +53,7 @@ static void run_node(CUgraphNode node, struct graph_op *launch, struct CUstream_
     if (!op)
         return;
     while (op->class->ready && !op->class->ready(op) && !atomic_load(&stream->context->error))
-        fake_yield(stream);
+        fake_yield_waiting(stream);
     op->seq = launch->op.seq;
     op->clock = launch->op.clock; /* lent */
     op->class->run(op, stream);

@@ -44,7 +44,7 @@ static void call_yield(struct fakecuda_kernel *kernel)
     struct running *running = (struct running *)kernel;
     if (atomic_load(&running->stream->context->error))
         longjmp(running->end, 1);
-    fake_yield(running->stream);
+    fake_yield_waiting(running->stream);
 }
 
 static unsigned call_atomic_add(struct fakecuda_kernel *kernel, CUdeviceptr address,
@@ -256,6 +256,16 @@ CUresult fake_host_op(CUhostFn function, void *data, CUcontext context, struct o
     host->function = function;
     host->data = data;
     *op = &host->op;
+    return CUDA_SUCCESS;
+}
+
+API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params)
+{
+    TRY(fake_ready());
+    if (!node || !params || node->type != CU_GRAPH_NODE_TYPE_HOST)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    const struct host_op *host = (const struct host_op *)node->op;
+    *params = (CUDA_HOST_NODE_PARAMS){host->function, host->data};
     return CUDA_SUCCESS;
 }
 

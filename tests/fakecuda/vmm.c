@@ -160,6 +160,14 @@ API cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
+/* Adjacent mappings are adjacent for the fake itself, too: an access may cross their border. */
+static void map_alias(const struct range *range, CUdeviceptr place)
+{
+    mmap(range->alias, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+         fake_arena_descriptor(), (off_t)fake_arena_offset(place));
+    madvise(range->alias, range->bytes, MADV_DONTFORK);
+}
+
 API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle to,
              unsigned long long flags)
 {
@@ -176,7 +184,7 @@ API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAlloc
         struct range *range = fake_range_add(address, bytes, RANGE_MAPPED);
         range->handle = handle;
         range->device = handle->device;
-        range->alias = fake_arena_alias(handle->place);
+        map_alias(range, handle->place);
         handle->mappings++;
         fake_count(COUNT_MAPS, 1);
         result = CUDA_SUCCESS;
@@ -207,6 +215,7 @@ API cuMemUnmap(CUdeviceptr address, size_t bytes)
         struct handle *handle = range->handle;
         if (range->host_access)
             open_for_host(range, false);
+        map_alias(range, range->address);
         fake_range_remove(range);
         handle->mappings--;
         drop(handle);

@@ -24,6 +24,23 @@ static void map(CUdeviceptr at, CUmemGenericAllocationHandle handle, long no_acc
         CHECK(cuMemSetAccess(at, GRANULE, &access, 1));
 }
 
+/* A kernel's array lies in two mappings, and the border is inside one of its accesses. */
+static void cross(CUstream stream)
+{
+    CUdeviceptr at;
+    unsigned last;
+    CHECK(cuMemAddressReserve(&at, 2 * GRANULE, 0, 0, 0));
+    map(at + GRANULE, create(CU_MEM_LOCATION_TYPE_DEVICE), 0);
+    map(at, create(CU_MEM_LOCATION_TYPE_DEVICE), 0);
+    CHECK(fill_words(at + GRANULE - 40000, 20000, 3, stream));
+    CHECK(mix_words(at + GRANULE - 40000, at + GRANULE - 40000, 20000, 3, stream));
+    CHECK(cuMemcpyDtoHAsync_v2(&last, at + GRANULE + 39996, 4, stream));
+    CHECK(cuStreamSynchronize(stream));
+    EXPECT(last == words_mixed(20002, 20002, 3));
+    CHECK(cuMemUnmap(at, 2 * GRANULE));
+    CHECK(cuMemAddressFree(at, 2 * GRANULE));
+}
+
 int main(int count, char **arguments)
 {
     long early = option(count, arguments, "flip-early", 0);
@@ -66,6 +83,7 @@ int main(int count, char **arguments)
     }
     if (option(count, arguments, "touch", 0))
         return *(volatile int *)(uintptr_t)other;
+    cross(stream);
     CHECK(cuCtxSynchronize());
     CHECK(cuMemFree_v2(other));
     CHECK(cuMemFreeHost(copy));
