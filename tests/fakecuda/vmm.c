@@ -2,7 +2,8 @@
  *
  * A handle owns a piece of the arena's memory file. A mapping names a handle and who may use it. A
  * mapping that the host may use is a second mapping of the file at the reserved address.
- * cuMemUnmap does not wait for kernels: one that is under way finds nothing there.
+ *
+ * cuMemUnmap does not wait for kernels: one that runs finds nothing there.
  */
 #include "fake.h"
 #include <stdlib.h>
@@ -277,8 +278,8 @@ API cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUd
                  : range->readable >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     else if (mapped)
-        *flags = range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *flags =
+            range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     pthread_mutex_unlock(&memory_lock);
     DONE(mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }

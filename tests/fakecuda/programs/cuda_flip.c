@@ -1,7 +1,9 @@
 /* Memory that changes its place at a stable address, between device and host handles, while other
- * streams work. To plant errors: --flip-early does not wait for the kernel; --no-access leaves out
- * cuMemSetAccess; --unmapped launches a kernel on an address without memory; --touch reads device
- * memory in the host.
+ * streams work.
+ *
+ * To plant errors, `--flip-early` does not wait for the kernel, and `--no-access` leaves out
+ * cuMemSetAccess. `--unmapped` launches a kernel on an address without memory. `--touch` reads
+ * device memory in the host.
  */
 #include "words.h"
 
@@ -17,8 +19,7 @@ static CUmemGenericAllocationHandle create(CUmemLocationType type)
 
 static void map(CUdeviceptr at, CUmemGenericAllocationHandle handle, long no_access)
 {
-    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
-                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CHECK(cuMemMap(at, GRANULE, 0, handle, 0));
     if (!no_access)
         CHECK(cuMemSetAccess(at, GRANULE, &access, 1));
