@@ -118,9 +118,10 @@ static void life_run(struct op *op, struct CUstream_st *stream)
     struct range *range = fake_range_find(life->address);
     if (range) {
         range->live = life->begins;
-        if (fake_set.races && op->clock)
-            fake_race_check(range, op, stream, 0, range->bytes, FAKECUDA_WRITE,
-                            life->begins ? "an allocation" : "a release");
+        if (life->begins)
+            fake_race_forget(range); /* its block was idle */
+        else
+            fake_race_check(range, op, stream, 0, range->bytes, FAKECUDA_WRITE, "a release");
         memset(range->alias, 0xA5, range->bytes < 65536 ? range->bytes : 65536);
     }
     pthread_mutex_unlock(&memory_lock);

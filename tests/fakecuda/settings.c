@@ -68,7 +68,7 @@ void fake_settings_read(void)
     fake_set.lazy_us = (unsigned)number_of("FAKECUDA_LAZY_US", 200);
     fake_set.fast = number_of("FAKECUDA_FAST", 0);
     fake_set.host_waits = number_of("FAKECUDA_HOST_WAITS", 1);
-    fake_set.races = number_of("FAKECUDA_RACES", 0);
+    fake_set.races = number_of("FAKECUDA_RACES", 0) && !fake_set.fast;
     fake_set.host_faults = number_of("FAKECUDA_HOST_FAULTS", 1);
     fake_set.strict = number_of("FAKECUDA_STRICT", 1);
     fake_set.newer_variant = number_of("FAKECUDA_NEWER", 0);
