@@ -24,8 +24,8 @@ static bool is_open(const struct range *range, CUcontext context, int mode)
 }
 
 /* Says why, and fails the context. memory_lock is not held. */
-static void *refuse(CUcontext context, CUdeviceptr address, size_t bytes, int mode,
-                    const char *who, const char *why)
+static void *refuse(CUcontext context, CUdeviceptr address, size_t bytes, int mode, const char *who,
+                    const char *why)
 {
     fake_violation("illegal-address", "%s %s %zu bytes at %#llx: %s", who,
                    mode & FAKECUDA_WRITE ? "writes" : "reads", bytes, address, why);

@@ -43,8 +43,8 @@ bool fake_arena_start(void)
     if (descriptor < 0 || ftruncate(descriptor, (off_t)arena_bytes))
         return false;
     void *a = mmap(NULL, arena_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
-    void *b = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                   descriptor, 0);
+    void *b =
+        mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
     if (a == MAP_FAILED || b == MAP_FAILED)
         return false;
     madvise(a, arena_bytes, MADV_DONTFORK); /* as the driver's own mappings */
@@ -157,8 +157,8 @@ struct range *fake_range_add(CUdeviceptr address, size_t bytes, enum range_kind 
     range->kind = kind;
     range->live = true;
     range->id = ++range_id;
-    range->alias = fake_arena_owns(address) ? fake_arena_alias(address)
-                                            : (char *)(uintptr_t)address;
+    range->alias =
+        fake_arena_owns(address) ? fake_arena_alias(address) : (char *)(uintptr_t)address;
     size_t at = ranges_until(address);
     memmove(ranges + at + 1, ranges + at, (range_count - at) * sizeof(*ranges));
     ranges[at] = range;

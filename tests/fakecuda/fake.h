@@ -46,13 +46,13 @@ struct fake_settings {
     size_t pinned_bytes; /* pinned allocations beyond it fail; 0: none */
     size_t page_bytes;   /* granularity of residency */
     uint64_t seed;
-    unsigned lazy_us;    /* longest pause of a device that nobody waits for */
-    bool fast;           /* operations run at once, where nothing is before them */
-    bool host_waits;     /* a prefetch to the host returns when it is done, as measured on a card */
-    bool races;          /* accesses without an order between them are violations */
-    bool host_faults;    /* host accesses to managed pages on a device are seen, and migrate */
-    bool strict;         /* violations change the exit code */
-    bool newer_variant;  /* cuLaunchKernel has a variant that dlsym does not know */
+    unsigned lazy_us;   /* longest pause of a device that nobody waits for */
+    bool fast;          /* operations run at once, where nothing is before them */
+    bool host_waits;    /* a prefetch to the host returns when it is done, as measured on a card */
+    bool races;         /* accesses without an order between them are violations */
+    bool host_faults;   /* host accesses to managed pages on a device are seen, and migrate */
+    bool strict;        /* violations change the exit code */
+    bool newer_variant; /* cuLaunchKernel has a variant that dlsym does not know */
     bool no_device;
     bool mig, no_concurrent;
     const char *report_path;
@@ -175,7 +175,7 @@ struct op {
     CUcontext context;
     struct dep *deps;
     unsigned dep_count;
-    uint64_t *clock; /* for the race check: the last operation of each slot before this one */
+    uint64_t *clock;  /* for the race check: the last operation of each slot before this one */
     uint64_t *seq_to; /* or NULL: gets `seq` when the operation is taken */
 };
 
@@ -253,17 +253,17 @@ enum range_kind {
     RANGE_PLAIN,
     RANGE_POOL,
     RANGE_MANAGED,
-    RANGE_MAPPED,  /* by cuMemMap */
+    RANGE_MAPPED, /* by cuMemMap */
     RANGE_RESERVED /* by cuMemAddressReserve */,
-    RANGE_HOST,    /* cuMemHostAlloc */
+    RANGE_HOST, /* cuMemHostAlloc */
     RANGE_REGISTERED,
     RANGE_IMPORTED
 };
 
 struct page {
-    uint8_t devices;   /* a bit for each device that has a copy */
-    bool host;         /* the host has it */
-    bool discarded;    /* its content is garbage until it is written */
+    uint8_t devices; /* a bit for each device that has a copy */
+    bool host;       /* the host has it */
+    bool discarded;  /* its content is garbage until it is written */
     bool read_mostly;
     int8_t preferred;    /* a device, CU_DEVICE_CPU or CU_DEVICE_INVALID */
     uint8_t accessed_by; /* a bit for each device */

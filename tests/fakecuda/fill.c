@@ -33,8 +33,7 @@ CUresult fake_fill_op(const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context, st
     struct range range;
     unsigned size = fill->elementSize;
     if ((size != 1 && size != 2 && size != 4) || fill->dst % size || !fill->dst ||
-        (!fake_is_known((const void *)(uintptr_t)fill->dst, &range) &&
-         !fake_arena_owns(fill->dst)))
+        (!fake_is_known((const void *)(uintptr_t)fill->dst, &range) && !fake_arena_owns(fill->dst)))
         return CUDA_ERROR_INVALID_VALUE;
     struct fill_op *made = fake_op_new(&fill_class, sizeof(*made));
     if (!made)

@@ -159,9 +159,8 @@ API cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 static struct range *host_range(const void *pointer, enum range_kind kind)
 {
     struct range *range = fake_range_find((CUdeviceptr)(uintptr_t)pointer);
-    return range && range->kind == kind && range->address == (CUdeviceptr)(uintptr_t)pointer
-               ? range
-               : NULL;
+    return range && range->kind == kind && range->address == (CUdeviceptr)(uintptr_t)pointer ? range
+                                                                                             : NULL;
 }
 
 API cuMemFreeHost(void *pointer)

@@ -48,8 +48,8 @@ static CUmemoryPool default_pool(int device)
 
 static bool is_idle(const struct block *block)
 {
-    return !block->used && (!block->freed_in || fake_stream_done(block->freed_in,
-                                                                 block->freed_seq));
+    return !block->used &&
+           (!block->freed_in || fake_stream_done(block->freed_in, block->freed_seq));
 }
 
 /* Gives idle blocks back to the device until the pool reserves no more than that. */
@@ -299,11 +299,11 @@ API cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void
     TRY(fake_ready());
     if (!pool || !value || (unsigned)attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         DONE(CUDA_ERROR_INVALID_VALUE);
-    uint64_t wide = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT        ? pool->used
-                    : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH         ? pool->used_high
-                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT  ? pool->reserved
-                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH     ? pool->reserved_high
-                                                                         : pool->attributes[attribute];
+    uint64_t wide = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? pool->used
+                    : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH        ? pool->used_high
+                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
+                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH    ? pool->reserved_high
+                                                                     : pool->attributes[attribute];
     if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         memcpy(value, &wide, 8);
     else

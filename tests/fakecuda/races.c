@@ -60,9 +60,11 @@ void fake_race_check(struct range *range, struct op *op, struct CUstream_st *str
         bool ordered = r->stream == stream || r->stream->slot == stream->slot ||
                        r->seq <= op->clock[r->stream->slot];
         if (!ordered && conflict(r->mode, mode)) {
-            fake_violation("race", "%s in stream %llu and an access in stream %llu to byte %zu "
-                           "of %#llx have no order", who, (unsigned long long)stream->id,
-                           (unsigned long long)r->stream->id, offset, range->address);
+            fake_violation("race",
+                           "%s in stream %llu and an access in stream %llu to byte %zu "
+                           "of %#llx have no order",
+                           who, (unsigned long long)stream->id, (unsigned long long)r->stream->id,
+                           offset, range->address);
             r->used = false;
         } else if (ordered && (writes(mode) || (r->stream == stream && r->mode == mode)) &&
                    offset <= r->first && r->last <= offset + bytes) {

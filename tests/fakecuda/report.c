@@ -109,8 +109,8 @@ static void write_report(FILE *file)
                 i ? "," : "", device->most_bytes, device->plain_bytes, device->vmm_bytes,
                 device->managed_bytes);
     }
-    fprintf(file, "],\n  \"pinned_bytes\": %zu,\n  \"most_pinned_bytes\": %zu,\n", fake_pinned_bytes,
-            fake_most_pinned_bytes);
+    fprintf(file, "],\n  \"pinned_bytes\": %zu,\n  \"most_pinned_bytes\": %zu,\n",
+            fake_pinned_bytes, fake_most_pinned_bytes);
     fprintf(file, "  \"errors\": {");
     const char *separator = "";
     for (int code = 0; code < ERROR_CODES; code++) {

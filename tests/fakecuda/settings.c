@@ -9,9 +9,9 @@
 struct fake_settings fake_set;
 bool fake_faults_armed[FAULT_COUNT];
 
-static const char *const fault_names[FAULT_COUNT] = {
-    "alloc",  "managed",   "host",  "create", "map",   "prefetch",
-    "launch", "copy-late", "stall", "event",  "stream"};
+static const char *const fault_names[FAULT_COUNT] = {"alloc", "managed",  "host",   "create",
+                                                     "map",   "prefetch", "launch", "copy-late",
+                                                     "stall", "event",    "stream"};
 
 static struct fault {
     unsigned at;

@@ -277,8 +277,8 @@ API cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUd
                  : range->readable >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     else if (mapped)
-        *flags = range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *flags =
+            range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     pthread_mutex_unlock(&memory_lock);
     DONE(mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }

@@ -17,8 +17,7 @@ static CUmemGenericAllocationHandle create(CUmemLocationType type)
 
 static void map(CUdeviceptr at, CUmemGenericAllocationHandle handle, long no_access)
 {
-    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
-                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CHECK(cuMemMap(at, GRANULE, 0, handle, 0));
     if (!no_access)
         CHECK(cuMemSetAccess(at, GRANULE, &access, 1));

@@ -13,8 +13,8 @@ static unsigned *flag;
 
 static void prefetch(CUdeviceptr at, size_t bytes, int device, CUstream stream)
 {
-    CUmemLocation location = {
-        device < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE, device < 0 ? 0 : device};
+    CUmemLocation location = {device < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
+                              device < 0 ? 0 : device};
     CHECK(cuMemPrefetchAsync_v2(at, bytes, location, 0, stream));
 }
 

@@ -111,9 +111,9 @@ static const unsigned short eights[] = {8, 8, 8, 8, 8, 8}, sgd_sizes[] = {8, 8, 
                             table_sizes[] = {8, 4, 8, 4};
 enum { FORWARD, BACKWARD, SGD, SGD_TABLE, HIDE, SCALE_HIDDEN, KERNELS };
 static const struct fakecuda_entry kernels[KERNELS] = {
-    {"forward", forward, 4, eights},          {"backward", backward, 6, eights},
-    {"sgd", sgd, 4, sgd_sizes},               {"sgd_table", sgd_table, 4, table_sizes},
-    {"hide", hide, 2, eights},                {"scale_hidden", scale_hidden, 1, eights},
+    {"forward", forward, 4, eights}, {"backward", backward, 6, eights},
+    {"sgd", sgd, 4, sgd_sizes},      {"sgd_table", sgd_table, 4, table_sizes},
+    {"hide", hide, 2, eights},       {"scale_hidden", scale_hidden, 1, eights},
 };
 static const struct fakecuda_global globals[] = {{"cell", 8, NULL}};
 static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, globals};
@@ -493,7 +493,6 @@ int main(int count, char **arguments)
     uint64_t hash = train_all();
     printf("%016llx\n", (unsigned long long)hash);
     if (hash != expected)
-        fprintf(stderr, "the results differ: %016llx was expected\n",
-                (unsigned long long)expected);
+        fprintf(stderr, "the results differ: %016llx was expected\n", (unsigned long long)expected);
     return hash != expected;
 }
