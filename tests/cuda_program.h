@@ -21,9 +21,8 @@
 static inline CUdeviceptr place_of(CUdeviceptr address, uint64_t bytes, unsigned place)
 {
     uint64_t used = WORDS * sizeof(uint32_t);
-    return address + (place == 0   ? 0
-                      : place == 1 ? (bytes - used) / 2 & ~(uint64_t)63
-                                   : bytes - used);
+    uint64_t last = bytes - used;
+    return address + ((place == 0 ? 0 : place == 1 ? last / 2 : last) & ~(uint64_t)63);
 }
 
 static inline uint32_t mixed(uint32_t a, uint32_t b, uint32_t salt)
