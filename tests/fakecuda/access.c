@@ -24,8 +24,8 @@ static bool is_open(const struct range *range, CUcontext context, int mode)
 }
 
 /* Says why, and fails the context. memory_lock is not held. */
-static void *refuse(CUcontext context, CUdeviceptr address, size_t bytes, int mode,
-                    const char *who, const char *why)
+static void *refuse(CUcontext context, CUdeviceptr address, size_t bytes, int mode, const char *who,
+                    const char *why)
 {
     fake_violation("illegal-address", "%s %s %zu bytes at %#llx: %s", who,
                    mode & FAKECUDA_WRITE ? "writes" : "reads", bytes, address, why);
@@ -44,15 +44,35 @@ static const char *why_closed(const struct range *range)
     return "memory of another device, without peer access";
 }
 
-/* An access may cross adjacent mappings only if their bytes are adjacent, too, for the fake. */
+/* An access may cross into an adjacent mapping, and into nothing else. */
 static const char *check(struct range *range, CUcontext context, CUdeviceptr address, size_t bytes,
                          int mode)
 {
     if (!range)
         return fake_range_history(address);
-    if (bytes > range->address + range->bytes - address)
+    if (!is_open(range, context, mode))
+        return why_closed(range);
+    CUdeviceptr end = range->address + range->bytes;
+    if (bytes <= end - address)
+        return NULL;
+    struct range *next = range->kind == RANGE_MAPPED ? fake_range_find(end) : NULL;
+    if (!next || next->kind != RANGE_MAPPED)
         return "the end is outside of the allocation";
-    return is_open(range, context, mode) ? NULL : why_closed(range);
+    return check(next, context, end, bytes - (size_t)(end - address), mode);
+}
+
+/* Each part of an access that crosses mappings is remembered with its own mapping. */
+static void check_races(struct range *range, struct op *op, struct CUstream_st *stream,
+                        CUdeviceptr address, size_t bytes, int mode, const char *who)
+{
+    while (bytes && range) {
+        size_t inside = (size_t)(range->address + range->bytes - address);
+        size_t part = bytes < inside ? bytes : inside;
+        fake_race_check(range, op, stream, (size_t)(address - range->address), part, mode, who);
+        address += part;
+        bytes -= part;
+        range = bytes ? fake_range_find(address) : NULL;
+    }
 }
 
 void *fake_access(CUcontext context, struct op *op, struct CUstream_st *stream, CUdeviceptr address,
@@ -67,9 +87,10 @@ void *fake_access(CUcontext context, struct op *op, struct CUstream_st *stream, 
         at = range->alias + (address - range->address);
         if (range->kind == RANGE_MANAGED && bytes)
             fake_managed_touch(range, address, bytes, context->device, mode);
-        if (bytes)
-            fake_race_check(range, op, stream, (size_t)(address - range->address), bytes, mode,
-                            who);
+        if (mode & MODE_ATOMIC)
+            fake_race_word(op, stream, address, mode);
+        if (fake_set.races)
+            check_races(range, op, stream, address, bytes, mode, who);
     }
     pthread_mutex_unlock(&memory_lock);
     return why ? refuse(context, address, bytes, mode, who, why) : (void *)at;

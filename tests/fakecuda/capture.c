@@ -1,6 +1,6 @@
-/* Capture: operations of a stream become nodes of a graph. A wait for a captured event brings another
- * stream into the capture. Calls that a capture forbids are refused, and the capture is void from
- * then on.
+/* Capture: operations of a stream become nodes of a graph. A wait for a captured event brings
+ * another stream into the capture. Calls that a capture forbids are refused, and the capture is
+ * void from then on.
  */
 #include "fake.h"
 #include <stdlib.h>
@@ -82,8 +82,7 @@ CUresult fake_capture_add(struct CUstream_st *stream, struct op *op)
     } else {
         op->seq_to = NULL;
         op->context = stream->context;
-        CUgraphNode node =
-            fake_graph_add(capture->graph, op->class->node_type, op, &stream->tails);
+        CUgraphNode node = fake_graph_add(capture->graph, op->class->node_type, op, &stream->tails);
         fake_nodes_clear(&stream->tails);
         fake_nodes_add(&stream->tails, &(struct node_set){&node, 1});
     }
@@ -225,9 +224,9 @@ API cuStreamEndCapture(CUstream handle, CUgraph *graph)
 
 static CUstreamCaptureStatus status_of(const struct CUstream_st *stream)
 {
-    return !stream->capture            ? CU_STREAM_CAPTURE_STATUS_NONE
+    return !stream->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
            : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                       : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
@@ -289,8 +288,7 @@ API cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode *nodes, size_
 }
 
 API cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes,
-                                         const CUgraphEdgeData *edges, size_t count,
-                                         unsigned flags)
+                                         const CUgraphEdgeData *edges, size_t count, unsigned flags)
 {
     (void)edges;
     return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);

@@ -107,8 +107,7 @@ CUresult fake_device_valid(CUdevice device)
     CUresult ready = fake_ready();
     if (ready)
         return ready;
-    return device >= 0 && device < fake_set.device_count ? CUDA_SUCCESS
-                                                         : CUDA_ERROR_INVALID_DEVICE;
+    return device >= 0 && device < fake_set.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 void fake_context_fail(CUcontext context, CUresult error)

@@ -1,7 +1,7 @@
 /* Copies. All forms become one operation on a box of bytes: width x height x depth.
  *
- * A host operand is pageable, pinned or managed. A copy from pageable memory takes the bytes when it
- * is called. A copy to pageable memory, and a synchronous one, returns when it is done. So the
+ * A host operand is pageable, pinned or managed. A copy from pageable memory takes the bytes when
+ * it is called. A copy to pageable memory, and a synchronous one, returns when it is done. So the
  * memory of the program may go at once, as with the real driver. Pinned operands are read and
  * written when the stream gets there.
  */
@@ -39,7 +39,7 @@ static bool copy_row(struct copy_op *copy, struct CUstream_st *stream, size_t y,
         size_t bytes = copy->width - x < 65536 ? copy->width - x : 65536;
         const void *from = source(copy, stream, y, z, x, bytes);
         CUdeviceptr at = copy->to.at + z * copy->to.slice + y * copy->to.pitch + x;
-        void *to = !from              ? NULL
+        void *to = !from               ? NULL
                    : copy->to.pageable ? (void *)(uintptr_t)at
                                        : fake_access(stream->context, &copy->op, stream, at, bytes,
                                                      FAKECUDA_WRITE, "a copy");
@@ -57,12 +57,12 @@ static void copy_run(struct op *op, struct CUstream_st *stream)
 {
     struct copy_op *copy = (struct copy_op *)op;
     for (int i = 0; copy->late && i < 500; i++)
-        fake_yield(stream);
+        fake_yield_waiting(stream);
     for (size_t z = 0; z < copy->depth; z++)
         for (size_t y = 0; y < copy->height; y++)
             if (!copy_row(copy, stream, y, z))
                 return;
-    fake_clock_ns(2000 + copy->width * copy->height * copy->depth / 32);
+    fake_clock_pass(2000 + copy->width * copy->height * copy->depth / 32);
 }
 
 static void copy_destroy(struct op *op)
@@ -76,8 +76,8 @@ static const struct op_class copy_class = {"copy", CU_GRAPH_NODE_TYPE_MEMCPY, co
 static void set_pageable(struct side *side)
 {
     struct range range;
-    side->pageable = !fake_is_known((const void *)(uintptr_t)side->at, &range) &&
-                     !fake_arena_owns(side->at);
+    side->pageable =
+        !fake_is_known((const void *)(uintptr_t)side->at, &range) && !fake_arena_owns(side->at);
 }
 
 static bool hold(struct copy_op *copy)
@@ -216,8 +216,7 @@ API cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext there, CUdeviceptr from, CUconte
 
 static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device, struct side *side)
 {
-    if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE &&
-        type != CU_MEMORYTYPE_UNIFIED)
+    if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED)
         return type == CU_MEMORYTYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     side->at = type == CU_MEMORYTYPE_HOST ? D(host) : device;
     return CUDA_SUCCESS;
@@ -233,7 +232,8 @@ static CUresult box_op(const CUDA_MEMCPY3D *c, struct copy_op **op)
         return result;
     from.pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes;
     to.pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes;
-    if (c->srcXInBytes + c->WidthInBytes > from.pitch || c->dstXInBytes + c->WidthInBytes > to.pitch)
+    if (c->srcXInBytes + c->WidthInBytes > from.pitch ||
+        c->dstXInBytes + c->WidthInBytes > to.pitch)
         return CUDA_ERROR_INVALID_VALUE;
     from.slice = from.pitch * (c->srcHeight ? c->srcHeight : c->Height);
     to.slice = to.pitch * (c->dstHeight ? c->dstHeight : c->Height);
@@ -263,6 +263,26 @@ CUresult fake_copy_op(const CUDA_MEMCPY3D *box, CUcontext context, struct op **o
     return result;
 }
 
+API cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *box)
+{
+    TRY(fake_ready());
+    if (!node || !box || node->type != CU_GRAPH_NODE_TYPE_MEMCPY)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    const struct copy_op *copy = (const struct copy_op *)node->op;
+    memset(box, 0, sizeof(*box));
+    box->srcMemoryType = box->dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    box->srcDevice = copy->from.at;
+    box->dstDevice = copy->to.at;
+    box->srcPitch = copy->from.pitch ? copy->from.pitch : copy->width;
+    box->dstPitch = copy->to.pitch ? copy->to.pitch : copy->width;
+    box->srcHeight = copy->from.slice / box->srcPitch;
+    box->dstHeight = copy->to.slice / box->dstPitch;
+    box->WidthInBytes = copy->width;
+    box->Height = copy->height;
+    box->Depth = copy->depth;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy_3d(const CUDA_MEMCPY3D *box, CUstream stream, bool synchronous)
 {
     struct copy_op *copy;
@@ -276,10 +296,31 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool synchronou
 {
     if (!c)
         DONE(CUDA_ERROR_INVALID_VALUE);
-    CUDA_MEMCPY3D box = {c->srcXInBytes, c->srcY, 0, 0, c->srcMemoryType, c->srcHost, c->srcDevice,
-                         c->srcArray, NULL, c->srcPitch, 0, c->dstXInBytes, c->dstY, 0, 0,
-                         c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, NULL,
-                         c->dstPitch, 0, c->WidthInBytes, c->Height, 1};
+    CUDA_MEMCPY3D box = {c->srcXInBytes,
+                         c->srcY,
+                         0,
+                         0,
+                         c->srcMemoryType,
+                         c->srcHost,
+                         c->srcDevice,
+                         c->srcArray,
+                         NULL,
+                         c->srcPitch,
+                         0,
+                         c->dstXInBytes,
+                         c->dstY,
+                         0,
+                         0,
+                         c->dstMemoryType,
+                         c->dstHost,
+                         c->dstDevice,
+                         c->dstArray,
+                         NULL,
+                         c->dstPitch,
+                         0,
+                         c->WidthInBytes,
+                         c->Height,
+                         1};
     return copy_3d(&box, stream, synchronous);
 }
 

@@ -3,9 +3,11 @@
 
 /* Declarations that the files of the fake driver share.
  *
- * Locks, from the first taken to the last: `fake_control` (contexts, modules, captures, graphs), a
- * stream's lock (in a scheduled run: `sched_lock`, one for all streams), `memory_lock` (address
- * ranges, residency and bytes). Reports take their own lock, last of all.
+ * Locks, from the first taken to the last:
+ * - `fake_control`: contexts, modules, captures, graphs.
+ * - A stream's lock. In a scheduled run that is `sched_lock`, one for all streams.
+ * - `memory_lock`: address ranges, residency and bytes.
+ * Reports take their own lock, last of all.
  */
 
 #pragma GCC visibility push(default)
@@ -46,13 +48,13 @@ struct fake_settings {
     size_t pinned_bytes; /* pinned allocations beyond it fail; 0: none */
     size_t page_bytes;   /* granularity of residency */
     uint64_t seed;
-    unsigned lazy_us;    /* longest pause of a device that nobody waits for */
-    bool fast;           /* operations run at once, where nothing is before them */
-    bool host_waits;     /* a prefetch to the host returns when it is done, as measured on a card */
-    bool races;          /* accesses without an order between them are violations */
-    bool host_faults;    /* host accesses to managed pages on a device are seen, and migrate */
-    bool strict;         /* violations change the exit code */
-    bool newer_variant;  /* cuLaunchKernel has a variant that dlsym does not know */
+    unsigned lazy_us;   /* longest pause of a device that nobody waits for */
+    bool fast;          /* operations run at once, where nothing is before them */
+    bool host_waits;    /* a prefetch to the host returns when it is done, as measured on a card */
+    bool races;         /* accesses without an order between them are violations */
+    bool host_faults;   /* host accesses to managed pages on a device are seen, and migrate */
+    bool strict;        /* violations change the exit code */
+    bool newer_variant; /* cuLaunchKernel has a variant that dlsym does not know */
     bool no_device;
     bool mig, no_concurrent;
     const char *report_path;
@@ -175,7 +177,7 @@ struct op {
     CUcontext context;
     struct dep *deps;
     unsigned dep_count;
-    uint64_t *clock; /* for the race check: the last operation of each slot before this one */
+    uint64_t *clock;  /* for the race check: the last operation of each slot before this one */
     uint64_t *seq_to; /* or NULL: gets `seq` when the operation is taken */
 };
 
@@ -196,14 +198,16 @@ struct CUstream_st {
     pthread_mutex_t own, *lock;
     pthread_cond_t wake;
     struct op *head, *tail;
-    _Atomic uint64_t enqueued, completed, observed;
+    _Atomic uint64_t enqueued, completed;
     enum stream_state state;
     bool has_thread;
     struct CUstream_st *next, *next_active; /* in its context; among those with work */
     bool active;
     struct capture *capture;
     struct node_set tails; /* in a capture: the next operation comes after these */
-    uint64_t *clock;
+    /* For the race check. What operations come before the last one taken, before the one that runs
+     * by way of words in memory, and before all that is done. */
+    uint64_t *clock, *acquired, *done_clock;
 };
 
 extern pthread_mutex_t sched_lock;
@@ -222,11 +226,14 @@ void fake_wait_context(CUcontext context);
 void fake_observe(struct CUstream_st *stream, uint64_t seq);
 /* The operation must come after that one, too. */
 void fake_op_after(struct op *op, struct CUstream_st *on, uint64_t seq);
-/* Lets other streams run, from within an operation. */
+/* Lets other streams run, from within an operation. The second form is for loops that wait. */
 void fake_yield(struct CUstream_st *stream);
+void fake_yield_waiting(struct CUstream_st *stream);
 void fake_sched_poll(void);
 void fake_sched_push(struct CUstream_st *stream, struct op *op);
-uint64_t fake_clock_ns(uint64_t add); /* the simulated clock of event times */
+/* The clock of event times. It is simulated; in a fast run it is the real one. */
+uint64_t fake_clock_ns(void);
+void fake_clock_pass(uint64_t ns);
 bool fake_op_deps_done(const struct op *op);
 
 /* --- event.c ---------------------------------------------------------------------------------- */
@@ -238,7 +245,7 @@ struct CUevent_st {
     struct CUstream_st *stream; /* of the last record, or NULL */
     uint64_t seq;
     uint64_t time_ns;
-    uint64_t *clock; /* for the race check */
+    uint64_t *clock, *acquired; /* for the race check, as those of the stream */
     bool alive;
     struct capture *capture; /* if recorded in one: the nodes that it stands for */
     struct node_set nodes;
@@ -250,17 +257,17 @@ enum range_kind {
     RANGE_PLAIN,
     RANGE_POOL,
     RANGE_MANAGED,
-    RANGE_MAPPED,  /* by cuMemMap */
+    RANGE_MAPPED, /* by cuMemMap */
     RANGE_RESERVED /* by cuMemAddressReserve */,
-    RANGE_HOST,    /* cuMemHostAlloc */
+    RANGE_HOST, /* cuMemHostAlloc */
     RANGE_REGISTERED,
     RANGE_IMPORTED
 };
 
 struct page {
-    uint8_t devices;   /* a bit for each device that has a copy */
-    bool host;         /* the host has it */
-    bool discarded;    /* its content is garbage until it is written */
+    uint8_t devices; /* a bit for each device that has a copy */
+    bool host;       /* the host has it */
+    bool discarded;  /* its content is garbage until it is written */
     bool read_mostly;
     int8_t preferred;    /* a device, CU_DEVICE_CPU or CU_DEVICE_INVALID */
     uint8_t accessed_by; /* a bit for each device */
@@ -291,6 +298,8 @@ struct range {
 };
 
 extern pthread_mutex_t memory_lock;
+
+extern size_t fake_pinned_bytes, fake_most_pinned_bytes; /* of cuMemHostAlloc */
 
 bool fake_arena_start(void);
 /* A piece of the address space, inaccessible to the host. 0 if there is none. memory_lock held. */
@@ -331,17 +340,29 @@ bool fake_managed_touch(struct range *range, CUdeviceptr address, size_t bytes, 
                         int mode);
 size_t fake_managed_evict(int device, size_t bytes);
 
-/* The bytes of an access by a device, or NULL after a report. device -1 is a copy engine that
- * reads host memory too. memory_lock is taken. */
+/* The bytes of an access by the context's device, or NULL after a report. It takes memory_lock. */
 void *fake_access(CUcontext context, struct op *op, struct CUstream_st *stream, CUdeviceptr address,
                   size_t bytes, int mode, const char *who);
 /* Is it device memory (of any kind) that the driver knows? */
 bool fake_is_known(const void *pointer, struct range *copy);
 /* Besides those of fakecuda.h. A discard excludes everything else, prefetches included. */
-enum { MODE_ATOMIC = 4, MODE_DISCARD = 8, MODE_PREFETCH = 16 };
+enum {
+    MODE_ATOMIC = 4,
+    MODE_DISCARD = 8,
+    MODE_PREFETCH = 16,
+    MODE_ACQUIRE = 32,
+    MODE_RELEASE = 64
+};
 void fake_race_check(struct range *range, struct op *op, struct CUstream_st *stream, size_t offset,
                      size_t bytes, int mode, const char *who);
 void fake_race_forget(struct range *range);
+void fake_clock_join(uint64_t *clock, const uint64_t *other); /* either may be NULL */
+/* An operation reads or writes a word that orders streams. memory_lock held. */
+void fake_race_word(struct op *op, struct CUstream_st *stream, CUdeviceptr address, int mode);
+void fake_race_write(CUdeviceptr address, uint64_t value);
+void fake_race_wait(struct CUstream_st *stream, CUdeviceptr address, uint64_t value);
+/* What some host thread knows to be done comes before what the stream does from here on. */
+void fake_race_host(struct CUstream_st *stream);
 CUresult fake_free_now(struct range *range);
 void fake_pool_trim_stream(struct CUstream_st *stream);
 

@@ -21,7 +21,7 @@ static void fill_run(struct op *op, struct CUstream_st *stream)
         if (!fake_set.fast && fake_random(4) == 0)
             fake_yield(stream);
     }
-    fake_clock_ns(1000 + bytes * fill->height / 1000);
+    fake_clock_pass(1000 + bytes * fill->height / 1000);
 }
 
 static const struct op_class fill_class = {"memset", CU_GRAPH_NODE_TYPE_MEMSET, fill_run, NULL,
@@ -33,14 +33,22 @@ CUresult fake_fill_op(const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context, st
     struct range range;
     unsigned size = fill->elementSize;
     if ((size != 1 && size != 2 && size != 4) || fill->dst % size || !fill->dst ||
-        (!fake_is_known((const void *)(uintptr_t)fill->dst, &range) &&
-         !fake_arena_owns(fill->dst)))
+        (!fake_is_known((const void *)(uintptr_t)fill->dst, &range) && !fake_arena_owns(fill->dst)))
         return CUDA_ERROR_INVALID_VALUE;
     struct fill_op *made = fake_op_new(&fill_class, sizeof(*made));
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     made->fill = *fill;
     *op = &made->op;
+    return CUDA_SUCCESS;
+}
+
+API cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params)
+{
+    TRY(fake_ready());
+    if (!node || !params || node->type != CU_GRAPH_NODE_TYPE_MEMSET)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    *params = ((struct fill_op *)node->op)->fill;
     return CUDA_SUCCESS;
 }
 

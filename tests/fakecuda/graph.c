@@ -123,7 +123,10 @@ static CUresult kernel_op(const CUDA_KERNEL_NODE_PARAMS *p, struct op **op)
     CUresult result = fake_current(&context);
     struct launch launch = {{p->gridDimX, p->gridDimY, p->gridDimZ},
                             {p->blockDimX, p->blockDimY, p->blockDimZ},
-                            p->sharedMemBytes, p->kernelParams, p->extra, false};
+                            p->sharedMemBytes,
+                            p->kernelParams,
+                            p->extra,
+                            false};
     const void *handle = p->func ? (const void *)p->func : (const void *)p->kern;
     return result ? result : fake_kernel_op(fake_function_of(handle), &launch, context, op);
 }

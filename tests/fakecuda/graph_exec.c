@@ -1,6 +1,6 @@
-/* Executable graphs. A launch is one operation of its stream. It takes a copy of the nodes, so later
- * updates are for later launches. The nodes run one after another, in a random order that the
- * dependencies permit.
+/* Executable graphs. A launch is one operation of its stream. It takes a copy of the nodes, so
+ * later updates are for later launches. The nodes run one after another, in a random order that
+ * the dependencies permit.
  */
 #include "fake.h"
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void run_node(CUgraphNode node, struct graph_op *launch, struct CUstream_
     if (!op)
         return;
     while (op->class->ready && !op->class->ready(op) && !atomic_load(&stream->context->error))
-        fake_yield(stream);
+        fake_yield_waiting(stream);
     op->seq = launch->op.seq;
     op->clock = launch->op.clock; /* lent */
     op->class->run(op, stream);

@@ -44,13 +44,13 @@ static void call_yield(struct fakecuda_kernel *kernel)
     struct running *running = (struct running *)kernel;
     if (atomic_load(&running->stream->context->error))
         longjmp(running->end, 1);
-    fake_yield(running->stream);
+    fake_yield_waiting(running->stream);
 }
 
-static unsigned call_atomic_add(struct fakecuda_kernel *kernel, CUdeviceptr address,
-                                unsigned value)
+static unsigned call_atomic_add(struct fakecuda_kernel *kernel, CUdeviceptr address, unsigned value)
 {
-    _Atomic unsigned *at = call_access(kernel, address, 4, MODE_ATOMIC);
+    _Atomic unsigned *at =
+        call_access(kernel, address, 4, MODE_ATOMIC | MODE_ACQUIRE | MODE_RELEASE);
     return atomic_fetch_add(at, value);
 }
 
@@ -75,9 +75,9 @@ static void kernel_run(struct op *op, struct CUstream_st *stream)
     running.seen.shared_bytes = kernel->shared_bytes;
     running.op = kernel;
     running.stream = stream;
-    if (!setjmp(running.end))
+    if (!_setjmp(running.end))
         kernel->function->entry->function(&running.seen);
-    fake_clock_ns(2000);
+    fake_clock_pass(2000);
 }
 
 /* A kernel that never ends and one that never starts look the same from outside. */
@@ -96,7 +96,10 @@ static CUresult pack(CUfunction function, const struct launch *launch, unsigned 
         for (unsigned i = 0; i < entry->parameter_count; i++) {
             if (!launch->parameters[i])
                 return CUDA_ERROR_INVALID_VALUE;
-            memcpy(to + function->offsets[i], launch->parameters[i], entry->parameter_bytes[i]);
+            if (entry->parameter_bytes[i] == 8) /* most are pointers */
+                memcpy(to + function->offsets[i], launch->parameters[i], 8);
+            else
+                memcpy(to + function->offsets[i], launch->parameters[i], entry->parameter_bytes[i]);
         }
         return CUDA_SUCCESS;
     }
@@ -145,12 +148,15 @@ CUresult fake_kernel_op(CUfunction function, const struct launch *launch, CUcont
 void fake_kernel_params(const struct op *op, CUDA_KERNEL_NODE_PARAMS *params, void **pointers)
 {
     const struct kernel_op *kernel = (const struct kernel_op *)op;
-    *params = (CUDA_KERNEL_NODE_PARAMS){
-        .func = kernel->function,
-        .gridDimX = kernel->grid[0], .gridDimY = kernel->grid[1], .gridDimZ = kernel->grid[2],
-        .blockDimX = kernel->block[0], .blockDimY = kernel->block[1],
-        .blockDimZ = kernel->block[2], .sharedMemBytes = kernel->shared_bytes,
-        .kernelParams = pointers};
+    *params = (CUDA_KERNEL_NODE_PARAMS){.func = kernel->function,
+                                        .gridDimX = kernel->grid[0],
+                                        .gridDimY = kernel->grid[1],
+                                        .gridDimZ = kernel->grid[2],
+                                        .blockDimX = kernel->block[0],
+                                        .blockDimY = kernel->block[1],
+                                        .blockDimZ = kernel->block[2],
+                                        .sharedMemBytes = kernel->shared_bytes,
+                                        .kernelParams = pointers};
     for (unsigned i = 0; i < kernel->function->entry->parameter_count; i++)
         pointers[i] = (void *)(uintptr_t)(kernel->parameters + kernel->function->offsets[i]);
 }
@@ -194,7 +200,10 @@ API cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **p
         DONE(CUDA_ERROR_INVALID_VALUE);
     struct launch launch = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
-                            config->sharedMemBytes, parameters, extra, false};
+                            config->sharedMemBytes,
+                            parameters,
+                            extra,
+                            false};
     for (unsigned i = 0; i < config->numAttrs; i++)
         launch.cooperative |= config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     return start(function, &launch, config->hStream);
@@ -238,8 +247,8 @@ static void host_run(struct op *op, struct CUstream_st *stream)
     fake_in_host_function = false;
 }
 
-static const struct op_class host_class = {"host function", CU_GRAPH_NODE_TYPE_HOST, host_run,
-                                           NULL, NULL};
+static const struct op_class host_class = {"host function", CU_GRAPH_NODE_TYPE_HOST, host_run, NULL,
+                                           NULL};
 
 CUresult fake_host_op(CUhostFn function, void *data, CUcontext context, struct op **op)
 {
@@ -252,6 +261,16 @@ CUresult fake_host_op(CUhostFn function, void *data, CUcontext context, struct o
     host->function = function;
     host->data = data;
     *op = &host->op;
+    return CUDA_SUCCESS;
+}
+
+API cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *params)
+{
+    TRY(fake_ready());
+    if (!node || !params || node->type != CU_GRAPH_NODE_TYPE_HOST)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    const struct host_op *host = (const struct host_op *)node->op;
+    *params = (CUDA_HOST_NODE_PARAMS){host->function, host->data};
     return CUDA_SUCCESS;
 }
 

@@ -11,7 +11,7 @@
 /* New memory holds anything. */
 enum { POISON = 0xA5, POISON_BYTES = 1 << 20 };
 
-static size_t pinned_bytes; /* under memory_lock */
+size_t fake_pinned_bytes, fake_most_pinned_bytes; /* under memory_lock */
 
 static CUresult allocate(CUdeviceptr *address, size_t bytes)
 {
@@ -123,12 +123,13 @@ static CUresult host_allocate(void **pointer, size_t bytes, unsigned flags)
 {
     CUcontext context;
     TRY(fake_usable(&context));
+    TRY(fake_capture_unsafe());
     if (!pointer || !bytes || flags > 7)
         DONE(CUDA_ERROR_INVALID_VALUE);
     if (fake_fault(FAULT_HOST))
         DONE(CUDA_ERROR_OUT_OF_MEMORY);
     pthread_mutex_lock(&memory_lock);
-    bool fits = !fake_set.pinned_bytes || pinned_bytes + bytes <= fake_set.pinned_bytes;
+    bool fits = !fake_set.pinned_bytes || fake_pinned_bytes + bytes <= fake_set.pinned_bytes;
     void *at = fits ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                     : MAP_FAILED;
     struct range *range =
@@ -137,7 +138,9 @@ static CUresult host_allocate(void **pointer, size_t bytes, unsigned flags)
         range->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP; /* unified addressing: always mapped */
         range->context = context;
         range->device = context->device;
-        pinned_bytes += bytes;
+        fake_pinned_bytes += bytes;
+        if (fake_pinned_bytes > fake_most_pinned_bytes)
+            fake_most_pinned_bytes = fake_pinned_bytes;
         *pointer = at;
     }
     pthread_mutex_unlock(&memory_lock);
@@ -157,9 +160,8 @@ API cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
 static struct range *host_range(const void *pointer, enum range_kind kind)
 {
     struct range *range = fake_range_find((CUdeviceptr)(uintptr_t)pointer);
-    return range && range->kind == kind && range->address == (CUdeviceptr)(uintptr_t)pointer
-               ? range
-               : NULL;
+    return range && range->kind == kind && range->address == (CUdeviceptr)(uintptr_t)pointer ? range
+                                                                                             : NULL;
 }
 
 API cuMemFreeHost(void *pointer)
@@ -174,7 +176,7 @@ API cuMemFreeHost(void *pointer)
     struct range *range = host_range(pointer, RANGE_HOST);
     if (range) {
         size_t bytes = range->bytes;
-        pinned_bytes -= bytes;
+        fake_pinned_bytes -= bytes;
         fake_range_remove(range);
         munmap(pointer, bytes);
     }
@@ -186,6 +188,7 @@ API cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
 {
     CUcontext context;
     TRY(fake_usable(&context));
+    TRY(fake_capture_unsafe());
     if (!pointer || !bytes || flags > 15)
         DONE(CUDA_ERROR_INVALID_VALUE);
     if (fake_fault(FAULT_HOST))

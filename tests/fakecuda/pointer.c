@@ -155,7 +155,8 @@ API cuMemRangeGetAttribute(void *to, size_t bytes, CUmem_range_attribute attribu
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
     struct range *range = fake_range_find(address);
-    if (range && range->kind == RANGE_MANAGED && length <= range->address + range->bytes - address) {
+    if (range && range->kind == RANGE_MANAGED &&
+        length <= range->address + range->bytes - address) {
         size_t first = (size_t)(address - range->address) / fake_set.page_bytes;
         size_t last = (size_t)(address + length - 1 - range->address) / fake_set.page_bytes;
         const struct page *page = &range->pages[first];

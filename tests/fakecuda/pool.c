@@ -1,6 +1,6 @@
-/* Stream-ordered allocation. An address is known at once, but the block lives from its allocation to
- * its release in the order of the stream. A released block serves the same stream again at once,
- * and other streams when the release is done. Idle blocks above the pool's threshold go when
+/* Stream-ordered allocation. An address is known at once, but the block lives from its allocation
+ * to its release in the order of the stream. A released block serves the same stream again at
+ * once, and other streams when the release is done. Idle blocks above the pool's threshold go when
  * somebody waits for the stream; here: at the next call that needs memory.
  */
 #include "fake.h"
@@ -48,8 +48,8 @@ static CUmemoryPool default_pool(int device)
 
 static bool is_idle(const struct block *block)
 {
-    return !block->used && (!block->freed_in || fake_stream_done(block->freed_in,
-                                                                 block->freed_seq));
+    return !block->used &&
+           (!block->freed_in || fake_stream_done(block->freed_in, block->freed_seq));
 }
 
 /* Gives idle blocks back to the device until the pool reserves no more than that. */
@@ -118,9 +118,10 @@ static void life_run(struct op *op, struct CUstream_st *stream)
     struct range *range = fake_range_find(life->address);
     if (range) {
         range->live = life->begins;
-        if (fake_set.races && op->clock)
-            fake_race_check(range, op, stream, 0, range->bytes, FAKECUDA_WRITE,
-                            life->begins ? "an allocation" : "a release");
+        if (life->begins)
+            fake_race_forget(range); /* its block was idle */
+        else
+            fake_race_check(range, op, stream, 0, range->bytes, FAKECUDA_WRITE, "a release");
         memset(range->alias, 0xA5, range->bytes < 65536 ? range->bytes : 65536);
     }
     pthread_mutex_unlock(&memory_lock);
@@ -299,11 +300,11 @@ API cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void
     TRY(fake_ready());
     if (!pool || !value || (unsigned)attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
         DONE(CUDA_ERROR_INVALID_VALUE);
-    uint64_t wide = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT        ? pool->used
-                    : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH         ? pool->used_high
-                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT  ? pool->reserved
-                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH     ? pool->reserved_high
-                                                                         : pool->attributes[attribute];
+    uint64_t wide = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? pool->used
+                    : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH        ? pool->used_high
+                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
+                    : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH    ? pool->reserved_high
+                                                                     : pool->attributes[attribute];
     if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         memcpy(value, &wide, 8);
     else

@@ -119,8 +119,8 @@ static size_t move_piece(const struct part *part, size_t done, struct op *op,
         padding = (fake_set.page_bytes - range->bytes % fake_set.page_bytes) % fake_set.page_bytes;
         bytes = inside;
     }
-    fake_race_check(range, op, stream, offset, bytes,
-                    part->discards ? MODE_DISCARD : MODE_PREFETCH, op->class->name);
+    fake_race_check(range, op, stream, offset, bytes, part->discards ? MODE_DISCARD : MODE_PREFETCH,
+                    op->class->name);
     size_t first = offset / fake_set.page_bytes;
     size_t count = (offset + bytes - 1) / fake_set.page_bytes + 1 - first;
     if (part->discards) {
@@ -148,7 +148,7 @@ static void move_run(struct op *op, struct CUstream_st *stream)
             if (!fake_set.fast && fake_random(2))
                 fake_yield(stream);
         }
-        fake_clock_ns(2000 + move->parts[i].bytes / 32);
+        fake_clock_pass(2000 + move->parts[i].bytes / 32);
     }
 }
 
@@ -187,8 +187,7 @@ static struct move_op *move_new(size_t count)
     return op;
 }
 
-static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                         CUstream stream)
+static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, CUstream stream)
 {
     CUcontext context;
     int device;
@@ -213,8 +212,8 @@ API cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstr
     return prefetch(address, bytes, of_device(device), stream);
 }
 
-API cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                          unsigned flags, CUstream stream)
+API cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned flags,
+                          CUstream stream)
 {
     if (flags)
         DONE(CUDA_ERROR_INVALID_VALUE);
@@ -240,8 +239,7 @@ static CUresult batch_locations(const struct batch *batch, struct move_op *op)
             batch->location_count ? device_of(batch->locations[at], &to) : CUDA_SUCCESS;
         if (result)
             return result;
-        op->parts[i] =
-            (struct part){batch->addresses[i], batch->bytes[i], to, batch->discards};
+        op->parts[i] = (struct part){batch->addresses[i], batch->bytes[i], to, batch->discards};
     }
     return CUDA_SUCCESS;
 }

@@ -20,7 +20,7 @@ pthread_mutex_t sched_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t done = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t keeper_wake = PTHREAD_COND_INITIALIZER;
 static struct CUstream_st *active, *holder;
-static unsigned active_count, waiters, alone_count;
+static unsigned active_count, waiters;
 static uint64_t lazy_until;
 static bool keeper_runs;
 static _Atomic uint64_t clock_ns;
@@ -32,9 +32,16 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t fake_clock_ns(uint64_t add)
+void fake_clock_pass(uint64_t ns)
 {
-    return atomic_fetch_add_explicit(&clock_ns, add, memory_order_relaxed) + add;
+    if (!fake_set.fast)
+        atomic_fetch_add_explicit(&clock_ns, ns, memory_order_relaxed);
+}
+
+uint64_t fake_clock_ns(void)
+{
+    fake_clock_pass(500);
+    return fake_set.fast ? now_ns() : atomic_load(&clock_ns);
 }
 
 static bool may_run(const struct CUstream_st *stream)
@@ -146,8 +153,9 @@ static void scheduled_worker(struct CUstream_st *stream)
         pthread_mutex_unlock(&sched_lock);
         perform(stream, op);
         uint64_t seq = op->seq;
-        fake_op_free(op);
         pthread_mutex_lock(&sched_lock);
+        fake_clock_join(stream->done_clock, op->clock);
+        fake_clock_join(stream->done_clock, stream->acquired);
         stream->state = STREAM_IDLE;
         atomic_store_explicit(&stream->completed, seq, memory_order_release);
         if (!stream->head)
@@ -156,6 +164,9 @@ static void scheduled_worker(struct CUstream_st *stream)
             pthread_cond_broadcast(&done);
         holder = NULL;
         choose();
+        pthread_mutex_unlock(&sched_lock);
+        fake_op_free(op);
+        pthread_mutex_lock(&sched_lock);
     }
 }
 
@@ -266,29 +277,36 @@ void fake_wait(struct CUstream_st *stream, uint64_t seq)
     fake_observe(stream, seq);
 }
 
-/* Alone, a yielding kernel waits for the host: it must not keep a CPU busy. */
-void fake_yield(struct CUstream_st *stream)
+static void give_way(struct CUstream_st *stream, bool waits)
 {
     if (fake_set.fast) {
-        short_sleep();
+        if (waits)
+            short_sleep();
         return;
     }
     pthread_mutex_lock(&sched_lock);
-    if (active_count < 2) {
-        pthread_mutex_unlock(&sched_lock);
-        short_sleep();
-        return;
+    bool alone = active_count < 2;
+    if (!alone) {
+        stream->state = STREAM_YIELDED;
+        holder = NULL;
+        choose();
+        alone = holder == stream;
+        while (holder != stream)
+            pthread_cond_wait(&stream->wake, &sched_lock);
+        stream->state = STREAM_RUNNING;
     }
-    stream->state = STREAM_YIELDED;
-    holder = NULL;
-    choose();
-    bool alone = holder == stream;
-    while (holder != stream)
-        pthread_cond_wait(&stream->wake, &sched_lock);
-    stream->state = STREAM_RUNNING;
-    alone_count = alone ? alone_count + 1 : 0;
-    bool idle = alone_count > 64;
     pthread_mutex_unlock(&sched_lock);
-    if (idle)
+    /* Who waits alone waits for the host, and must not keep a CPU busy. */
+    if (alone && (waits || fake_random(64) == 0))
         short_sleep();
+}
+
+void fake_yield(struct CUstream_st *stream)
+{
+    give_way(stream, false);
+}
+
+void fake_yield_waiting(struct CUstream_st *stream)
+{
+    give_way(stream, true);
 }

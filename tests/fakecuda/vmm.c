@@ -2,7 +2,8 @@
  *
  * A handle owns a piece of the arena's memory file. A mapping names a handle and who may use it. A
  * mapping that the host may use is a second mapping of the file at the reserved address.
- * cuMemUnmap does not wait for kernels: one that is under way finds nothing there.
+ *
+ * cuMemUnmap does not wait for kernels: one that runs finds nothing there.
  */
 #include "fake.h"
 #include <stdlib.h>
@@ -160,6 +161,14 @@ API cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
+/* Adjacent mappings are adjacent for the fake itself, too: an access may cross their border. */
+static void map_alias(const struct range *range, CUdeviceptr place)
+{
+    mmap(range->alias, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+         fake_arena_descriptor(), (off_t)fake_arena_offset(place));
+    madvise(range->alias, range->bytes, MADV_DONTFORK);
+}
+
 API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle to,
              unsigned long long flags)
 {
@@ -176,7 +185,7 @@ API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAlloc
         struct range *range = fake_range_add(address, bytes, RANGE_MAPPED);
         range->handle = handle;
         range->device = handle->device;
-        range->alias = fake_arena_alias(handle->place);
+        map_alias(range, handle->place);
         handle->mappings++;
         fake_count(COUNT_MAPS, 1);
         result = CUDA_SUCCESS;
@@ -207,6 +216,7 @@ API cuMemUnmap(CUdeviceptr address, size_t bytes)
         struct handle *handle = range->handle;
         if (range->host_access)
             open_for_host(range, false);
+        map_alias(range, range->address);
         fake_range_remove(range);
         handle->mappings--;
         drop(handle);
@@ -268,8 +278,8 @@ API cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUd
                  : range->readable >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
                                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     else if (mapped)
-        *flags = range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *flags =
+            range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     pthread_mutex_unlock(&memory_lock);
     DONE(mapped ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }

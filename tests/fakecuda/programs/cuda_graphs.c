@@ -1,5 +1,5 @@
-/* Graphs: a capture over two streams, launched again and again, updated, and built by hand. Calls that
- * a capture forbids get the driver's errors, and the capture is void.
+/* Graphs: a capture over two streams, launched again and again, updated, and built by hand. Calls
+ * that a capture forbids get the driver's errors, and the capture is void.
  *
  * Options: --launches=N. To plant an error: --alloc-in-capture.
  */
@@ -113,8 +113,8 @@ static void by_hand(void)
     CUDA_MEMSET_NODE_PARAMS fill = {y, 0, 7, 4, WORDS, 1};
     CHECK(cuGraphAddMemsetNode(&first, graph, NULL, 0, &fill, NULL));
     void *parameters[] = {&x, &y, &words, &value};
-    CUDA_KERNEL_NODE_PARAMS params = {words_functions[WORDS_MIX], 1, 1, 1, 32, 1, 1, 0,
-                                      parameters, NULL, NULL, NULL};
+    CUDA_KERNEL_NODE_PARAMS params = {
+        words_functions[WORDS_MIX], 1, 1, 1, 32, 1, 1, 0, parameters, NULL, NULL, NULL};
     CHECK(cuGraphAddKernelNode_v2(&second, graph, &first, 1, &params));
     CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
     CHECK(cuGraphLaunch(exec, one));

@@ -1,10 +1,10 @@
 /* A program shaped like a training: layers, forward, backward, SGD, with an allocation for each
- * activation and gradient, as a framework without a cache makes them. The result is compared, bit
- * for bit, to a serial run of the same kernels on plain host memory.
+ * activation and gradient, as frameworks make them. The result is compared, bit for bit, to a
+ * serial run of the same kernels on plain host memory.
  *
  * Options: --layers=N --bytes=N --iterations=N --streams=N --async-alloc --graphs --hidden
- * --threads=N --managed --serial. To plant an error: --drop-wait, --free-early.
- * Exit code: 0, 1 if results differ, 3 if a call fails.
+ * --threads=N --managed --serial. To plant an error: --drop-wait, --free-early. Exit code: 0, 1 if
+ * results differ, 3 if a call fails.
  */
 #include "driver.h"
 #include <pthread.h>
@@ -111,14 +111,14 @@ static const unsigned short eights[] = {8, 8, 8, 8, 8, 8}, sgd_sizes[] = {8, 8, 
                             table_sizes[] = {8, 4, 8, 4};
 enum { FORWARD, BACKWARD, SGD, SGD_TABLE, HIDE, SCALE_HIDDEN, KERNELS };
 static const struct fakecuda_entry kernels[KERNELS] = {
-    {"forward", forward, 4, eights},          {"backward", backward, 6, eights},
-    {"sgd", sgd, 4, sgd_sizes},               {"sgd_table", sgd_table, 4, table_sizes},
-    {"hide", hide, 2, eights},                {"scale_hidden", scale_hidden, 1, eights},
+    {"forward", forward, 4, eights}, {"backward", backward, 6, eights},
+    {"sgd", sgd, 4, sgd_sizes},      {"sgd_table", sgd_table, 4, table_sizes},
+    {"hide", hide, 2, eights},       {"scale_hidden", scale_hidden, 1, eights},
 };
 static const struct fakecuda_global globals[] = {{"cell", 8, NULL}};
 static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, globals};
 
-/* --- a device: the driver's, or plain host memory ---------------------------------------------- */
+/* --- a device: the driver's, or plain host memory -------------------------------------------- */
 
 static struct {
     long layers, bytes, iterations, streams, threads;
@@ -236,7 +236,7 @@ static void to_host(struct machine *m, void *to, CUdeviceptr from, size_t bytes)
     CHECK(cuStreamSynchronize(m->now));
 }
 
-/* --- the training ------------------------------------------------------------------------------ */
+/* --- the training ---------------------------------------------------------------------------- */
 
 struct net {
     CUdeviceptr weights[MOST_LAYERS], gradients[MOST_LAYERS], kept[MOST_LAYERS];
@@ -493,7 +493,6 @@ int main(int count, char **arguments)
     uint64_t hash = train_all();
     printf("%016llx\n", (unsigned long long)hash);
     if (hash != expected)
-        fprintf(stderr, "the results differ: %016llx was expected\n",
-                (unsigned long long)expected);
+        fprintf(stderr, "the results differ: %016llx was expected\n", (unsigned long long)expected);
     return hash != expected;
 }

@@ -101,7 +101,7 @@ static inline CUcontext words_open(int device)
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                       \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
