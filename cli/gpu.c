@@ -19,8 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATIENCE_NS ((uint64_t)20000000000) /* a driver starts in 0.1 to 5 s, cold, with 8 devices */
-#define LEAST_VERSION 12040                 /* as shim/cuda/state.c */
+#define PATIENCE_NS                                                                                \
+    ((uint64_t)20000000000) /* a driver starts in 0.1 to 5 s, cold, with 8 devices */
+#define LEAST_VERSION 12040 /* as shim/cuda/state.c */
 
 /* The functions that are needed, in one struct, as they are looked up at run time. */
 struct driver {
@@ -35,9 +36,9 @@ struct driver {
 
 static bool load(struct driver *driver)
 {
-    static const char *const names[] = {"cuInit",      "cuDriverGetVersion", "cuDeviceGetCount",
-                                        "cuDeviceGet", "cuDeviceGetName",    "cuDeviceTotalMem_v2",
-                                        "cuDeviceGetAttribute"};
+    static const char *const names[] = {
+        "cuInit",          "cuDriverGetVersion",  "cuDeviceGetCount",    "cuDeviceGet",
+        "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute"};
     const char *path = getenv("EBB_CUDA_DRIVER");
     void *library = dlopen(path ? path : "libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     for (size_t i = 0; library && i < sizeof names / sizeof names[0]; i++) {
@@ -73,8 +74,8 @@ static void ask(struct ebb_gpu *gpu)
     if (driver.device(&device, 0) != CUDA_SUCCESS ||
         driver.memory(&bytes, device) != CUDA_SUCCESS ||
         driver.name(gpu->name, (int)sizeof gpu->name, device) != CUDA_SUCCESS ||
-        driver.attribute(&gpu->has_managed_access,
-                         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device) != CUDA_SUCCESS) {
+        driver.attribute(&gpu->has_managed_access, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                         device) != CUDA_SUCCESS) {
         SAY(gpu, "the CUDA driver tells nothing of its device");
         return;
     }

@@ -22,7 +22,7 @@ struct ebb_launch {
     const char *command_name; /* "run" or "record", for messages */
     char *const *argv;        /* the program's, NULL-terminated */
     enum ebb_shim_kind shim;
-    bool strict;              /* stop the program if it does not run under Ebb */
+    bool strict; /* stop the program if it does not run under Ebb */
     bool quiet;
     const struct ebb_setting *settings; /* to set in its environment */
     size_t setting_count;

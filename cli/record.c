@@ -24,12 +24,10 @@ static const char help[] =
 static int parse(int argc, char **argv, struct ebb_parent_options *serving, bool *quiet,
                  enum ebb_device_choice *device)
 {
-    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
-                                            {"threshold", required_argument, NULL, 't'},
-                                            {"device", required_argument, NULL, 'd'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"output", required_argument, NULL, 'o'}, {"threshold", required_argument, NULL, 't'},
+        {"device", required_argument, NULL, 'd'}, {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+o:qh", options, NULL)) != -1) {

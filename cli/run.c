@@ -338,8 +338,7 @@ int ebb__cmd_run(int argc, char **argv)
         return EBB_EXIT_OWN_FAILURE;
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
-        run.serving.budget_bytes =
-            run.is_cuda ? run.gpu.bytes / 10 * 9 : ebb__free_memory_budget();
+        run.serving.budget_bytes = run.is_cuda ? run.gpu.bytes / 10 * 9 : ebb__free_memory_budget();
     limit_to_gpu(&run);
     int failed = 0;
     FILE *json = open_summary(&run, &failed);

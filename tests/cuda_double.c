@@ -91,7 +91,8 @@ static unsigned number_of(const struct ebb_cuda *engine, unsigned block)
 static unsigned find(const struct ebb_cuda *engine, CUdeviceptr address)
 {
     for (unsigned i = 0; i < engine->count; i++)
-        if (engine->blocks[i].bytes && address - engine->blocks[i].address < engine->blocks[i].bytes)
+        if (engine->blocks[i].bytes &&
+            address - engine->blocks[i].address < engine->blocks[i].bytes)
             return i + 1;
     return 0;
 }
@@ -126,8 +127,8 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
 {
     pthread_mutex_lock(&lock);
     size_t whole = (bytes + 511) & ~(size_t)511;
-    bool fits = whole >= bytes && whole <= engine->bytes - engine->used &&
-                engine->count < MOST_BLOCKS;
+    bool fits =
+        whole >= bytes && whole <= engine->bytes - engine->used && engine->count < MOST_BLOCKS;
     unsigned number = 0;
     if (fits) {
         number = ++block_count;
@@ -149,8 +150,8 @@ bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream strea
     bool found = block && engine->blocks[block - 1].address == address;
     if (found)
         engine->blocks[block - 1].bytes = 0;
-    note("free %d b%u stream %lld%s\n", engine->device, number_of(engine, block), (long long)(intptr_t)stream,
-         found ? "" : " wrong");
+    note("free %d b%u stream %lld%s\n", engine->device, number_of(engine, block),
+         (long long)(intptr_t)stream, found ? "" : " wrong");
     return found;
 }
 

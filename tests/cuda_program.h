@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#define WORDS 32u  /* used at each of the places */
+#define WORDS 32u /* used at each of the places */
 #define PLACES 3u
 #define MOST_BLOCKS 64u
 #define MOST_STREAMS 4u
@@ -21,7 +21,8 @@
 static inline CUdeviceptr place_of(CUdeviceptr address, uint64_t bytes, unsigned place)
 {
     uint64_t used = WORDS * sizeof(uint32_t);
-    return address + (place == 0 ? 0 : place == 1 ? (bytes - used) / 2 & ~(uint64_t)63 : bytes - used);
+    uint64_t last = bytes - used;
+    return address + ((place == 0 ? 0 : place == 1 ? last / 2 : last) & ~(uint64_t)63);
 }
 
 static inline uint32_t mixed(uint32_t a, uint32_t b, uint32_t salt)
@@ -170,7 +171,8 @@ static void fill_item(struct actor *actor, struct item *item, unsigned stream)
     struct ebb_cuda_use use = {item->address + draw(actor, (uint32_t)item->bytes), 0,
                                EBB_ACCESS_WRITE};
     follow_item(actor, item, stream);
-    RIG_OK(rig_launch(actor->rig, actor->fill, stream_of(actor, stream), parameters, &use, 1, false));
+    RIG_OK(
+        rig_launch(actor->rig, actor->fill, stream_of(actor, stream), parameters, &use, 1, false));
     for (unsigned place = 0; place < PLACES; place++)
         for (unsigned i = 0; i < WORDS; i++)
             item->words[place][i] = filled(salt, place, i);
@@ -192,9 +194,8 @@ static void do_alloc(struct actor *actor)
     unsigned stream = draw(actor, actor->shape->streams);
     bool async = actor->shape->async && draw(actor, 2);
     CUdeviceptr address = 0;
-    CUresult result = ebb__cuda_alloc(actor->rig->engine, bytes,
-                                      async ? stream_of(actor, stream) : EBB_CUDA_NO_STREAM,
-                                      &address);
+    CUresult result = ebb__cuda_alloc(
+        actor->rig->engine, bytes, async ? stream_of(actor, stream) : EBB_CUDA_NO_STREAM, &address);
     if (result != CUDA_SUCCESS) {
         RIG_MUST(result == CUDA_ERROR_OUT_OF_MEMORY);
         actor->ooms++;
@@ -275,8 +276,8 @@ static void do_mix(struct actor *actor)
         uses[i] = (struct ebb_cuda_use){items[i]->address, items[i]->bytes,
                                         i ? EBB_ACCESS_READ : EBB_ACCESS_UNKNOWN};
     }
-    uses[count] = uses[0];                                         /* a duplicate */
-    uses[count + 1] = (struct ebb_cuda_use){0x1234567, 0, 0};      /* an address of others */
+    uses[count] = uses[0];                                    /* a duplicate */
+    uses[count + 1] = (struct ebb_cuda_use){0x1234567, 0, 0}; /* an address of others */
     for (unsigned i = 0; i < 2 * MOST_USES; i++)
         parameters[i] = &at[i];
     parameters[2 * MOST_USES] = &count;
@@ -290,14 +291,12 @@ static void copy_in(struct actor *actor, struct item *item, const void *from, si
                     unsigned stream)
 {
     struct ebb_cuda_use use = {item->address, bytes, EBB_ACCESS_WRITE};
-    struct ebb_cuda_work work = {.kind = EBB_CUDA_COPY,
-                                 .stream = stream_of(actor, stream),
-                                 .uses = &use,
-                                 .use_count = 1};
+    struct ebb_cuda_work work = {
+        .kind = EBB_CUDA_COPY, .stream = stream_of(actor, stream), .uses = &use, .use_count = 1};
     follow_item(actor, item, stream);
     ebb__cuda_begin(actor->rig->engine, &work);
-    CUresult result = actor->rig->call.cuMemcpyHtoDAsync_v2(item->address, from, bytes,
-                                                            stream_of(actor, stream));
+    CUresult result =
+        actor->rig->call.cuMemcpyHtoDAsync_v2(item->address, from, bytes, stream_of(actor, stream));
     ebb__cuda_end(actor->rig->engine, &work, result == CUDA_SUCCESS);
     RIG_OK(result);
 }
@@ -318,8 +317,8 @@ static void do_hidden(struct actor *actor)
     if (ebb__cuda_alloc(actor->rig->engine, sizeof at, EBB_CUDA_NO_STREAM, &address) !=
         CUDA_SUCCESS)
         return;
-    *table = (struct item){
-        .address = address, .bytes = sizeof at, .stream = stream, .is_table = true};
+    *table =
+        (struct item){.address = address, .bytes = sizeof at, .stream = stream, .is_table = true};
     for (unsigned i = 0; i < count; i++) {
         follow_item(actor, items[i], stream);
         at[2 * i] = items[i]->address;

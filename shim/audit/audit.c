@@ -38,7 +38,7 @@ __attribute__((visibility("default"))) char *la_objsearch(const char *name, uint
                                                           unsigned flag)
 {
     (void)cookie;
-    bool is_driver = flag == LA_SER_ORIG && (strcmp(name, "libcuda.so.1") == 0 ||
-                                             strcmp(name, "libcuda.so") == 0);
+    bool is_driver = flag == LA_SER_ORIG &&
+                     (strcmp(name, "libcuda.so.1") == 0 || strcmp(name, "libcuda.so") == 0);
     return is_driver && door[0] ? door : (char *)(uintptr_t)name;
 }

@@ -146,11 +146,13 @@ static void use_2d(struct door_job *job, const CUDA_MEMCPY2D *copy)
     ebb__job_init(job);
     if (!copy)
         return;
-    const struct side from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-                              copy->srcXInBytes,   copy->srcY,    0,
+    const struct side from = {copy->srcMemoryType, copy->srcHost,
+                              copy->srcDevice,     copy->srcXInBytes,
+                              copy->srcY,          0,
                               copy->srcPitch,      0};
-    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-                            copy->dstXInBytes,   copy->dstY,    0,
+    const struct side to = {copy->dstMemoryType, copy->dstHost,
+                            copy->dstDevice,     copy->dstXInBytes,
+                            copy->dstY,          0,
                             copy->dstPitch,      0};
     use_side(job, &from, copy->WidthInBytes, copy->Height, 1, EBB_ACCESS_READ);
     use_side(job, &to, copy->WidthInBytes, copy->Height, 1, EBB_ACCESS_WRITE);
@@ -158,12 +160,11 @@ static void use_2d(struct door_job *job, const CUDA_MEMCPY2D *copy)
 
 void ebb__copies_use_3d(struct door_job *job, const CUDA_MEMCPY3D *copy)
 {
-    const struct side from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-                              copy->srcXInBytes,   copy->srcY,    copy->srcZ,
+    const struct side from = {copy->srcMemoryType, copy->srcHost,  copy->srcDevice,
+                              copy->srcXInBytes,   copy->srcY,     copy->srcZ,
                               copy->srcPitch,      copy->srcHeight};
-    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-                            copy->dstXInBytes,   copy->dstY,    copy->dstZ,
-                            copy->dstPitch,      copy->dstHeight};
+    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes,
+                            copy->dstY,          copy->dstZ,    copy->dstPitch,  copy->dstHeight};
     use_side(job, &from, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_READ);
     use_side(job, &to, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_WRITE);
 }
@@ -180,12 +181,11 @@ static void use_3d_peer(struct door_job *job, const CUDA_MEMCPY3D_PEER *copy)
     ebb__job_init(job);
     if (!copy)
         return;
-    const struct side from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice,
-                              copy->srcXInBytes,   copy->srcY,    copy->srcZ,
+    const struct side from = {copy->srcMemoryType, copy->srcHost,  copy->srcDevice,
+                              copy->srcXInBytes,   copy->srcY,     copy->srcZ,
                               copy->srcPitch,      copy->srcHeight};
-    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice,
-                            copy->dstXInBytes,   copy->dstY,    copy->dstZ,
-                            copy->dstPitch,      copy->dstHeight};
+    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes,
+                            copy->dstY,          copy->dstZ,    copy->dstPitch,  copy->dstHeight};
     use_side(job, &from, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_READ);
     use_side(job, &to, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_WRITE);
 }

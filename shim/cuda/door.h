@@ -73,8 +73,9 @@ bool ebb__door_enter_slowly(void);
 
 static inline bool ebb__door_enter(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&ebb__door_state, memory_order_acquire) ==
-                             DOOR_OPEN, 1) && __builtin_expect(ebb__door_depth == 0, 1)) {
+    if (__builtin_expect(atomic_load_explicit(&ebb__door_state, memory_order_acquire) == DOOR_OPEN,
+                         1) &&
+        __builtin_expect(ebb__door_depth == 0, 1)) {
         ebb__door_depth = 1;
         return true;
     }
@@ -95,7 +96,7 @@ void ebb__door_give_up(const char *why);
 #define EBB_HOOK(symbol, base, version, kind, body, parameters, arguments)                         \
     CUresult ebb__door_##body EBB_DOOR_JOIN(symbol, EBB_DOOR_LIST parameters);
 #define EBB_DOOR_LIST(...) __VA_ARGS__
-#define EBB_DOOR_JOIN(symbol, ...) (__typeof__(symbol) * next, CUstream stream, __VA_ARGS__)
+#define EBB_DOOR_JOIN(symbol, ...) (__typeof__(symbol) *next, CUstream stream, __VA_ARGS__)
 #define EBB_HOOK_PLAIN(symbol, base, version, kind, body)                                          \
     CUresult ebb__door_##body(__typeof__(symbol) *next, CUstream stream);
 #define EBB_PASS(symbol, base, version, stream)

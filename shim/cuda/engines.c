@@ -19,7 +19,7 @@ static struct door_device {
     _Atomic(CUcontext) context; /* the primary one, while there is an engine */
     _Atomic(CUmemoryPool) default_pool;
     atomic_bool has_foreign_pool;
-    atomic_uint retained; /* by the program, as far as seen */
+    atomic_uint retained;    /* by the program, as far as seen */
     enum device_state state; /* under `making` */
     bool is_attached;        /* under `making` */
     struct ebb_cuda_attachment attachment;

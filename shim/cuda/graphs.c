@@ -115,10 +115,9 @@ static void use_node(struct door_job *job, CUgraphNode node, uint64_t *name, int
         CUDA_KERNEL_NODE_PARAMS kernel;
         memset(&kernel, 0, sizeof kernel);
         if (ebb__real.cuGraphKernelNodeGetParams_v2(node, &kernel) == CUDA_SUCCESS)
-            add_name(name, ebb__params_scan(job,
-                                            kernel.func ? kernel.func
-                                                        : (CUfunction)(uintptr_t)kernel.kern,
-                                            kernel.kernelParams, kernel.extra));
+            add_name(name, ebb__params_scan(
+                               job, kernel.func ? kernel.func : (CUfunction)(uintptr_t)kernel.kern,
+                               kernel.kernelParams, kernel.extra));
     } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         CUDA_MEMCPY3D copy;
         if (ebb__real.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS)

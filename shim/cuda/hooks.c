@@ -13,8 +13,7 @@
     {                                                                                              \
         if (!ebb__door_enter())                                                                    \
             return ebb__real.symbol arguments;                                                     \
-        CUresult result =                                                                          \
-            CALL(ebb__door_##body, ebb__real.symbol, STREAM_##kind, LIST arguments);               \
+        CUresult result = CALL(ebb__door_##body, ebb__real.symbol, STREAM_##kind, LIST arguments); \
         ebb__door_leave();                                                                         \
         return result;                                                                             \
     }

@@ -23,8 +23,8 @@ struct door_job {
     struct ebb_cuda_use *uses; /* `few`, or allocated */
     size_t count, room;
     bool is_borrowed; /* `uses` belongs to someone else, and nothing is added */
-    uint32_t owners; /* devices whose engines own a use */
-    uint32_t begun;  /* those that have heard of the work */
+    uint32_t owners;  /* devices whose engines own a use */
+    uint32_t begun;   /* those that have heard of the work */
     struct ebb_cuda_use few[DOOR_FEW];
     struct ebb_cuda_work works[EBB_DOOR_DEVICES];
 };
@@ -38,8 +38,7 @@ static inline void ebb__job_init(struct door_job *job)
     job->owners = job->begun = 0;
 }
 
-void ebb__job_use_owned(struct door_job *job, CUdeviceptr address, uint64_t bytes,
-                        unsigned access);
+void ebb__job_use_owned(struct door_job *job, CUdeviceptr address, uint64_t bytes, unsigned access);
 
 /* bytes: 0: unknown. access: bits of enum ebb_access_kind. */
 static inline void ebb__job_use(struct door_job *job, CUdeviceptr address, uint64_t bytes,

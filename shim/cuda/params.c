@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 4096u          /* more than the kernels of a framework that are used in one run */
-#define MOST_PARAMETERS 4096u  /* 32,764 bytes of parameters are the most of CUDA 13 */
+#define BUCKETS 4096u         /* more than the kernels of a framework that are used in one run */
+#define MOST_PARAMETERS 4096u /* 32,764 bytes of parameters are the most of CUDA 13 */
 #define NO_NAME 0
 
 struct parameter {
@@ -74,18 +74,17 @@ static struct entry *find_or_add(const void *function)
 static CUresult ask(const void *function, bool is_kernel, size_t index, size_t *offset,
                     size_t *bytes)
 {
-    return is_kernel ? ebb__real.cuKernelGetParamInfo((CUkernel)(uintptr_t)function, index, offset,
-                                                      bytes)
-                     : ebb__real.cuFuncGetParamInfo((CUfunction)(uintptr_t)function, index, offset,
-                                                    bytes);
+    return is_kernel
+               ? ebb__real.cuKernelGetParamInfo((CUkernel)(uintptr_t)function, index, offset, bytes)
+               : ebb__real.cuFuncGetParamInfo((CUfunction)(uintptr_t)function, index, offset,
+                                              bytes);
 }
 
 static uint64_t ask_name(const void *function, bool is_kernel)
 {
     const char *name = NULL;
-    CUresult result =
-        is_kernel ? ebb__real.cuKernelGetName(&name, (CUkernel)(uintptr_t)function)
-                  : ebb__real.cuFuncGetName(&name, (CUfunction)(uintptr_t)function);
+    CUresult result = is_kernel ? ebb__real.cuKernelGetName(&name, (CUkernel)(uintptr_t)function)
+                                : ebb__real.cuFuncGetName(&name, (CUfunction)(uintptr_t)function);
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     if (result != CUDA_SUCCESS || !name)
         return (uint64_t)(uintptr_t)function;

@@ -115,7 +115,8 @@ static unsigned count_unknown(void *handle, char *some, size_t bytes)
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0)
         return 0;
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
-        const void *at = (const void *)(uintptr_t)entry->d_un.d_ptr; /* the loader has relocated it */
+        const void *at =
+            (const void *)(uintptr_t)entry->d_un.d_ptr; /* the loader has relocated it */
         if (entry->d_tag == DT_SYMTAB)
             symbols = at;
         else if (entry->d_tag == DT_STRTAB)

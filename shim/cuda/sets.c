@@ -22,7 +22,7 @@ static void use_rows(struct door_job *job, CUdeviceptr to, uint64_t pitch, uint6
                                   CUdeviceptr a, type b, size_t c)                                 \
     {                                                                                              \
         struct door_job job;                                                                       \
-        use_line(&job, a, c * (bits / 8));                                                         \
+        use_line(&job, a, c *(bits / 8));                                                          \
         ebb__job_begin(&job, EBB_CUDA_SET, stream, false, 0);                                      \
         return ebb__job_end(&job, next(a, b, c));                                                  \
     }                                                                                              \
@@ -31,7 +31,7 @@ static void use_rows(struct door_job *job, CUdeviceptr to, uint64_t pitch, uint6
                                           CUstream d)                                              \
     {                                                                                              \
         struct door_job job;                                                                       \
-        use_line(&job, a, c * (bits / 8));                                                         \
+        use_line(&job, a, c *(bits / 8));                                                          \
         ebb__job_begin(&job, EBB_CUDA_SET, ebb__job_stream(stream, d), false, 0);                  \
         return ebb__job_end(&job, next(a, b, c, d));                                               \
     }                                                                                              \
@@ -39,7 +39,7 @@ static void use_rows(struct door_job *job, CUdeviceptr to, uint64_t pitch, uint6
                                      CUdeviceptr a, size_t b, type c, size_t d, size_t e)          \
     {                                                                                              \
         struct door_job job;                                                                       \
-        use_rows(&job, a, b, d * (bits / 8), e);                                                   \
+        use_rows(&job, a, b, d *(bits / 8), e);                                                    \
         ebb__job_begin(&job, EBB_CUDA_SET, stream, false, 0);                                      \
         return ebb__job_end(&job, next(a, b, c, d, e));                                            \
     }                                                                                              \
@@ -48,7 +48,7 @@ static void use_rows(struct door_job *job, CUdeviceptr to, uint64_t pitch, uint6
                                              size_t d, size_t e, CUstream f)                       \
     {                                                                                              \
         struct door_job job;                                                                       \
-        use_rows(&job, a, b, d * (bits / 8), e);                                                   \
+        use_rows(&job, a, b, d *(bits / 8), e);                                                    \
         ebb__job_begin(&job, EBB_CUDA_SET, ebb__job_stream(stream, f), false, 0);                  \
         return ebb__job_end(&job, next(a, b, c, d, e, f));                                         \
     }

@@ -32,11 +32,14 @@ static const char *obstacle(char *text, size_t bytes)
 {
     int version = 0;
     if (ebb__real.cuDriverGetVersion(&version) != CUDA_SUCCESS || version < LEAST_VERSION)
-        snprintf(text, bytes, "the CUDA driver is version %d.%d, %d.%d is needed: the budget is NOT "
-                 "enforced", version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
+        snprintf(text, bytes,
+                 "the CUDA driver is version %d.%d, %d.%d is needed: the budget is NOT "
+                 "enforced",
+                 version / 1000, version % 1000 / 10, LEAST_VERSION / 1000,
                  LEAST_VERSION % 1000 / 10);
     else if (!ebb__real_has((void *)(size_t)ebb__real.cuFuncGetParamInfo))
-        snprintf(text, bytes, "the CUDA driver has no cuFuncGetParamInfo: the budget is NOT enforced");
+        snprintf(text, bytes,
+                 "the CUDA driver has no cuFuncGetParamInfo: the budget is NOT enforced");
     else
         return NULL;
     return text;

@@ -58,8 +58,8 @@ static bool is_given(size_t i, const void *pointer)
         return false;
     for (size_t j = 0; j < VARIANTS; j++)
         if (j != i && strcmp(variants[j].base, variants[i].base) == 0 &&
-            variants[j].stream == variants[i].stream &&
-            variants[j].version < variants[i].version && ask(j) == pointer)
+            variants[j].stream == variants[i].stream && variants[j].version < variants[i].version &&
+            ask(j) == pointer)
             return false;
     return true;
 }
@@ -89,8 +89,10 @@ static void *translate(const char *base, cuuint64_t flags, void *pointer)
         return found->hook ? found->hook : pointer;
     if (is_hooked) {
         char text[200];
-        snprintf(text, sizeof text, "the driver has a variant of %s that this version of Ebb does not "
-                 "know: from here on nothing is evicted, and the budget is NOT enforced", base);
+        snprintf(text, sizeof text,
+                 "the driver has a variant of %s that this version of Ebb does not "
+                 "know: from here on nothing is evicted, and the budget is NOT enforced",
+                 base);
         ebb__door_give_up(text);
     }
     return pointer;

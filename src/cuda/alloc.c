@@ -88,8 +88,8 @@ static bool take_planned(struct ebb_cuda *engine, uint64_t bytes, struct taken *
     }
     fits = fits && first + taken->count <= pool->area_count;
     taken->first = pool->area_first + (uint32_t)first;
-    if (fits && ebb__room_make(&engine->room,
-                               ebb__pool_bare_at(pool, taken->first, taken->count)) &&
+    if (fits &&
+        ebb__room_make(&engine->room, ebb__pool_bare_at(pool, taken->first, taken->count)) &&
         ebb__pool_take_at(pool, taken->first, taken->count, &bare, &taken->before)) {
         /* If this fails, the bytes are used where the driver has them. */
         if (bare)
@@ -104,8 +104,7 @@ static bool take_planned(struct ebb_cuda *engine, uint64_t bytes, struct taken *
 /* Units for a block or a slab. False: there is no room now. */
 static bool take_units(struct ebb_cuda *engine, uint32_t stream, struct taken *taken)
 {
-    taken->first =
-        ebb__pool_take(&engine->pool, taken->count, true, stream, &taken->before);
+    taken->first = ebb__pool_take(&engine->pool, taken->count, true, stream, &taken->before);
     if (taken->first != CUDA_NO_UNIT)
         return true;
     if (!ebb__room_make(&engine->room, taken->count) || !ebb__mover_has_room(engine->mover, 1))
@@ -117,13 +116,13 @@ static bool take_units(struct ebb_cuda *engine, uint32_t stream, struct taken *t
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The stream that allocates waits itself, and others follow it. Without one, each work that uses
- * the block waits. */
-static void order(struct ebb_cuda *engine, uint32_t stream, struct cuda_passages *before)
+/* The stream that allocates waits itself, and others follow it. Without one, all streams wait: a
+ * kernel may use the block although nobody announces it. */
+static void order(struct ebb_cuda *engine, uint32_t stream, const struct cuda_passages *before)
 {
-    if (stream != CUDA_NO_STREAM && before->count &&
-        ebb__passages_await(&engine->streams, stream, before))
-        before->count = 0;
+    if (before->count &&
+        (stream == CUDA_NO_STREAM || !ebb__passages_await(&engine->streams, stream, before)))
+        ebb__passages_join(&engine->streams.owed, &engine->streams, before);
 }
 
 static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)
@@ -218,6 +217,33 @@ static bool can_change(const struct ebb_cuda *engine, size_t bytes)
             held > ebb__mover_held_bytes(engine->mover));
 }
 
+/* Where nothing serves accesses to absent pages, the pages must be there now. */
+static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_NS / 4};
+    for (unsigned tries = 0; tries < 3; tries++) {
+        if (!ebb__cuda_lock(engine))
+            return false;
+        struct cuda_block *block = &engine->table.blocks[ebb__cuda_find(engine, address)];
+        uint32_t first = block->first_unit, count = block->unit_count;
+        if (block->is_small) {
+            first = engine->slabs.slabs[block->first_unit].unit;
+            count = 1;
+        }
+        bool is_over = !block->arrival || ebb__mover_is_over(engine->mover, block->arrival);
+        bool is_stray = is_over && ebb__mover_is_stray(engine->mover, first, count);
+        if (is_stray)
+            populate(engine, first, count, &block->move, &block->arrival);
+        uint32_t arrival = block->arrival;
+        ebb__cuda_unlock(engine);
+        if (is_over && !is_stray)
+            return true;
+        while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+            nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address)
 {
@@ -240,6 +266,10 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
         ebb__cuda_unlock(engine);
         if (!may_retry)
             break;
+    }
+    if (result == CUDA_SUCCESS && !engine->backing->ops->can_evict && !is_there(engine, *address)) {
+        ebb__cuda_free(engine, *address, stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return result;
 }
@@ -290,8 +320,7 @@ static void free_units(struct ebb_cuda *engine, struct cuda_block *block,
     ebb__pool_give(&engine->pool, block->first_unit, block->unit_count, is_backed, before);
 }
 
-static void free_small(struct ebb_cuda *engine, uint32_t block,
-                       const struct cuda_passages *before)
+static void free_small(struct ebb_cuda *engine, uint32_t block, const struct cuda_passages *before)
 {
     struct cuda_passages all;
     uint32_t unit;

@@ -31,6 +31,7 @@ void ebb__cuda_check(const struct ebb_cuda *engine)
     EBB_CHECK_THAT(pool->cached_units + pool->area_cached_units <= pool->backed_units);
     EBB_CHECK_THAT(pool->backed_units <= engine->table.unit_count);
     for (uint32_t i = 0; i < SAMPLE && engine->table.used > 1; i++)
-        check_block(engine, 1 + (uint32_t)((engine->order * SAMPLE + i) % (engine->table.used - 1)));
+        check_block(engine,
+                    1 + (uint32_t)((engine->order * SAMPLE + i) % (engine->table.used - 1)));
 #endif
 }

@@ -12,10 +12,10 @@
 #define CUDA_MOST_EVENTS_A_WORK 65536u
 
 enum cuda_news { /* what the person who runs the program is told once */
-    CUDA_NEWS_HOST_FULL = 1,
-    CUDA_NEWS_TOO_LARGE = 2,
-    CUDA_NEWS_NO_WAITS = 4,
-    CUDA_NEWS_STREAMS = 8,
+                 CUDA_NEWS_HOST_FULL = 1,
+                 CUDA_NEWS_TOO_LARGE = 2,
+                 CUDA_NEWS_NO_WAITS = 4,
+                 CUDA_NEWS_STREAMS = 8,
 };
 
 struct cuda_scratch { /* for one work at a time */

@@ -48,19 +48,15 @@ static CUresult managed_reserve(struct ebb_cuda_backing *backing, uint64_t bytes
     CUdeviceptr allocated;
     if (managed->region_count == MOST_REGIONS)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = driver->cuMemAllocManaged(&allocated, bytes, CU_MEM_ATTACH_GLOBAL);
-    if (result == CUDA_SUCCESS && align(allocated) != allocated) { /* once more, with room */
-        driver->cuMemFree_v2(allocated);
-        result = driver->cuMemAllocManaged(&allocated, bytes + EBB_CUDA_UNIT_BYTES,
-                                           CU_MEM_ATTACH_GLOBAL);
-    }
+    /* A unit more, to align it: to free it and ask again would wait for the device. */
+    CUresult result =
+        driver->cuMemAllocManaged(&allocated, bytes + EBB_CUDA_UNIT_BYTES, CU_MEM_ATTACH_GLOBAL);
     if (result != CUDA_SUCCESS)
         return result;
     *first = align(allocated);
     result = advise(backing, *first, bytes);
     if (result == CUDA_SUCCESS)
-        managed->regions[managed->region_count++] =
-            (struct managed_region){*first, allocated};
+        managed->regions[managed->region_count++] = (struct managed_region){*first, allocated};
     else
         driver->cuMemFree_v2(allocated);
     return result;
@@ -166,9 +162,8 @@ enum ebb_status ebb__managed_create(const struct ebb_cuda_config *config,
     if (driver->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
                                      config->device) != CUDA_SUCCESS ||
         !can) {
-        enum ebb_status status =
-            ebb__fail(error, EBB_ERR_UNSUPPORTED, "CUDA",
-                      "the device has no concurrent access to managed memory");
+        enum ebb_status status = ebb__fail(error, EBB_ERR_UNSUPPORTED, "CUDA",
+                                           "the device has no concurrent access to managed memory");
         ebb__error_set_remedy(error, "A GPU of the Pascal generation or newer on Linux has it.");
         return status;
     }

@@ -38,7 +38,7 @@ enum cuda_move_kind {
 
 struct cuda_move {
     uint64_t number;
-    uint64_t after; /* newest earlier request that concerns its units; 0: none */
+    uint64_t after;        /* newest earlier request that concerns its units; 0: none */
     uint32_t first, count; /* units */
     uint32_t arrival;      /* of an in */
     uint8_t kind;          /* enum cuda_move_kind */
@@ -55,9 +55,9 @@ struct cuda_queue {
 };
 
 enum cuda_real { /* what is true of a unit */
-    CUDA_REAL_NOWHERE,
-    CUDA_REAL_DEVICE,
-    CUDA_REAL_HOST,
+                 CUDA_REAL_NOWHERE,
+                 CUDA_REAL_DEVICE,
+                 CUDA_REAL_HOST,
 };
 
 struct cuda_mover_config {

@@ -9,12 +9,12 @@
 #define CUDA_PIECE_UNITS 16u
 
 struct cuda_unit_real {
-    uint8_t real;     /* enum cuda_real */
+    uint8_t real;             /* enum cuda_real */
     _Atomic uint8_t is_stray; /* it counts as arrived, and is not on the device */
-    uint8_t is_stuck; /* it should have left, and the driver refused */
+    uint8_t is_stuck;         /* it should have left, and the driver refused */
 };
 
-struct cuda_side { /* the request that is being carried out: private to the thread */
+struct cuda_side {   /* the request that is being carried out: private to the thread */
     uint64_t number; /* 0: none */
     uint32_t done;   /* units */
     uint32_t failures;
@@ -36,7 +36,7 @@ struct cuda_mover {
     uint32_t newest_arrival;
     uint64_t *unit_moves;         /* of each unit: its newest request */
     struct cuda_unit_real *units; /* written by the thread alone */
-    _Atomic uint64_t outs_over; /* all *outs* up to this number are over */
+    _Atomic uint64_t outs_over;   /* all *outs* up to this number are over */
     _Atomic uint64_t held_bytes, stuck_bytes, stray_units;
     CUstream in_lane, out_lane;
     CUevent out_event, in_event;
@@ -44,7 +44,7 @@ struct cuda_mover {
     CUdeviceptr flag_on_device;
     bool can_write, can_wait;
     struct cuda_side going_out, coming_in;
-    uint32_t given_up;        /* newest arrival that does not wait for the lane any more */
+    uint32_t given_up; /* newest arrival that does not wait for the lane any more */
     bool has_given_up, is_in_event_recorded;
     uint64_t idle_since_ns; /* since when no *in* has made progress; 0: one did just now */
     bool is_hasty;          /* one has given up, and nothing has left the device since */

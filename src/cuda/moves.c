@@ -281,7 +281,8 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         return false;
     start_side(side, move.number);
     uint32_t count, last = move.first + move.count;
-    uint32_t first = find_run(mover, move.first + side->done, last, CUDA_REAL_DEVICE, false, &count);
+    uint32_t first =
+        find_run(mover, move.first + side->done, last, CUDA_REAL_DEVICE, false, &count);
     if (is_free && count)
         is_moved = bring_piece(mover, &move, first, count);
     if (is_moved) {

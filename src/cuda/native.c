@@ -36,8 +36,7 @@ static CUresult native_reserve(struct ebb_cuda_backing *backing, uint64_t bytes,
     region->handles = ebb__cuda_reserve(handles_bytes(bytes));
     if (!region->handles)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result =
-        backing->driver->cuMemAddressReserve(first, bytes, EBB_CUDA_UNIT_BYTES, 0, 0);
+    CUresult result = backing->driver->cuMemAddressReserve(first, bytes, EBB_CUDA_UNIT_BYTES, 0, 0);
     if (result != CUDA_SUCCESS) {
         ebb__cuda_unreserve(region->handles, handles_bytes(bytes));
         return result;
@@ -97,8 +96,8 @@ static CUresult map(struct native *native, CUdeviceptr unit)
     return result;
 }
 
-static CUresult native_populate(struct ebb_cuda_backing *backing, CUdeviceptr first,
-                                uint64_t bytes, CUstream lane)
+static CUresult native_populate(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                                CUstream lane)
 {
     CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = backing->device},
@@ -160,8 +159,7 @@ enum ebb_status ebb__native_create(const struct ebb_cuda_config *config,
     if (!driver->cuMemAddressReserve || !driver->cuMemAddressFree || !driver->cuMemCreate ||
         !driver->cuMemMap || !driver->cuMemUnmap || !driver->cuMemRelease ||
         !driver->cuMemSetAccess ||
-        driver->cuDeviceGetAttribute(&can,
-                                     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        driver->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                                      config->device) != CUDA_SUCCESS ||
         !can)
         return ebb__fail(error, EBB_ERR_UNSUPPORTED, "CUDA",

@@ -22,8 +22,8 @@ static bool for_each(struct cuda_streams *streams, const struct cuda_passages *p
         }
         for (uint32_t j = 0; j < streams->used; j++) {
             const struct cuda_stream *stream = &streams->streams[j];
-            struct cuda_passage one = {
-                j, item->order < stream->last_order ? item->order : stream->last_order};
+            struct cuda_passage one = {j, item->order < stream->last_order ? item->order
+                                                                           : stream->last_order};
             if (has_work(stream, item->order) && !visit(streams, &one, context))
                 return false;
         }
@@ -113,9 +113,9 @@ static bool await_one(struct cuda_streams *streams, const struct cuda_passage *p
         return true;
     if (!ebb__streams_cover(streams, passage, &event))
         return false;
-    bool done = streams->driver->cuStreamWaitEvent(streams->streams[waiter].handle,
-                                                   streams->events[event].handle,
-                                                   0) == CUDA_SUCCESS;
+    bool done =
+        streams->driver->cuStreamWaitEvent(streams->streams[waiter].handle,
+                                           streams->events[event].handle, 0) == CUDA_SUCCESS;
     if (done && *awaited < streams->events[event].order)
         *awaited = streams->events[event].order;
     ebb__streams_release(streams, event);

@@ -12,8 +12,7 @@ struct ebb_event ebb__cuda_event(const struct cuda_block *block, uint8_t kind, u
 
 static void mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value)
 {
-    struct ebb_event event = {
-        .size_bytes = value, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark};
+    struct ebb_event event = {.size_bytes = value, .kind = EBB_EVENT_MARK, .mark = (uint8_t)mark};
     ebb__clock_event(engine->clock, &event);
 }
 

@@ -184,8 +184,8 @@ static unsigned cost(const struct cuda_pool *pool, const struct cuda_run *run, u
 }
 
 /* The best of the runs that fit: the cheapest, then the smallest. */
-static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *bins,
-                         uint32_t count, uint32_t stream)
+static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *bins, uint32_t count,
+                         uint32_t stream)
 {
     uint32_t best = CUDA_NO_RUN, looks = 0;
     unsigned best_cost = 2;
@@ -196,8 +196,8 @@ static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *b
             if (run->count < count || (looks++, false))
                 continue;
             unsigned price = cost(pool, run, count, stream);
-            if (price < best_cost || (price == best_cost && best &&
-                                      run->count < pool->runs[best].count)) {
+            if (price < best_cost ||
+                (price == best_cost && best && run->count < pool->runs[best].count)) {
                 best = i;
                 best_cost = price;
             }
@@ -278,45 +278,54 @@ static bool is_cached(const struct cuda_pool *pool, uint32_t unit)
 }
 
 /* The next cached units of the area, from where the last search ended. */
-static uint32_t drop_of_area(struct cuda_pool *pool, uint32_t most, uint32_t *count)
+static uint32_t oldest_of_area(struct cuda_pool *pool, uint32_t most, uint32_t *count)
 {
-    for (uint32_t tries = 0; tries < pool->area_count; tries++) {
+    for (uint32_t tries = 0; pool->area_cached_units && tries < pool->area_count; tries++) {
         uint32_t first = pool->area_first + pool->area_cursor;
         uint32_t last = pool->area_first + pool->area_count;
         for (*count = 0; *count < most && first + *count < last && is_cached(pool, first + *count);)
             ++*count;
-        pool->area_cursor = (pool->area_cursor + (*count ? *count : 1)) % pool->area_count;
-        if (*count) {
-            pool->area_cached_units -= *count;
+        if (*count)
             return first;
-        }
+        pool->area_cursor = (pool->area_cursor + 1) % pool->area_count;
     }
     return CUDA_NO_UNIT;
 }
 
-uint32_t ebb__pool_drop(struct cuda_pool *pool, uint32_t most, uint32_t *count,
-                        struct cuda_passages *before)
+uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
+                          struct cuda_passages *before)
 {
-    uint32_t first, number = pool->oldest_cached, left = 0;
+    uint32_t first, number = pool->oldest_cached;
     *count = 0;
     before->count = 0;
     if (number) {
         first = pool->runs[number].first;
-        left = pool->runs[number].count;
-        *count = left < most ? left : most;
-        unmake_run(pool, number);
-    } else if (!pool->area_cached_units ||
-               (first = drop_of_area(pool, most, count)) == CUDA_NO_UNIT) {
-        return CUDA_NO_UNIT;
+        *count = pool->runs[number].count < most ? pool->runs[number].count : most;
+    } else {
+        first = oldest_of_area(pool, most, count);
     }
     for (uint32_t i = 0; i < *count; i++)
         ebb__passages_join(before, pool->streams, &pool->units[first + i].before);
-    ebb__pool_set_backed(pool, first, *count, false);
-    if (left > *count)
-        make_run(pool, first + *count, left - *count);
-    if (number)
-        join(pool, first, *count);
     return first;
+}
+
+void ebb__pool_drop(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number)
+{
+    uint32_t left = 0;
+    bool is_area = pool->units[first].is_area;
+    if (is_area) {
+        pool->area_cached_units -= count;
+    } else { /* units at the beginning of a run */
+        uint32_t run = pool->units[first].run;
+        left = pool->runs[run].count - count;
+        unmake_run(pool, run);
+    }
+    ebb__pool_set_backed(pool, first, count, false);
+    ebb__pool_destroy(pool, first, count, number);
+    if (left)
+        make_run(pool, first + count, left);
+    if (!is_area)
+        join(pool, first, count);
 }
 
 static void leave_area(struct cuda_pool *pool)
@@ -341,8 +350,8 @@ void ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count)
     pool->area_cursor = 0;
 }
 
-bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
-                       uint32_t *bare_count, struct cuda_passages *before)
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t *bare_count,
+                       struct cuda_passages *before)
 {
     *bare_count = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -30,8 +30,8 @@ struct cuda_unit {
 
 struct cuda_run {
     uint32_t first, count;
-    uint32_t next, previous;  /* in its bin */
-    uint32_t newer, older;    /* cached runs, by the time at which they became free */
+    uint32_t next, previous; /* in its bin */
+    uint32_t newer, older;   /* cached runs, by the time at which they became free */
     bool is_backed;
 };
 
@@ -64,10 +64,12 @@ uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uin
                         struct cuda_passages *before);
 void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,
                     const struct cuda_passages *before);
-/* Up to `most` units of the cached run that has been free for longest become bare. *count: how
- * many, 0: none is cached. The caller drops their pages, when *before is over. */
-uint32_t ebb__pool_drop(struct cuda_pool *pool, uint32_t most, uint32_t *count,
-                        struct cuda_passages *before);
+/* Up to `most` units of the cached run that has been free for longest. *count: how many, 0: none is
+ * cached. *before must be over before their pages are taken. */
+uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
+                          struct cuda_passages *before);
+/* These units become bare: the request of that number drops their pages. */
+void ebb__pool_drop(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);
 /* The request of that number will destroy the contents of these free units. */
 void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);
 /* Live units leave the device, or come to it. */
@@ -77,8 +79,8 @@ void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count
 void ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count);
 /* Units [first, + count) of the area, if all of them are free. *bare_count: those without pages,
  * which count as backed now. */
-bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
-                       uint32_t *bare_count, struct cuda_passages *before);
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t *bare_count,
+                       struct cuda_passages *before);
 uint32_t ebb__pool_bare_at(const struct cuda_pool *pool, uint32_t first, uint32_t count);
 
 #endif

@@ -97,16 +97,17 @@ static bool drop_cached(struct cuda_room *room, uint64_t most)
     uint32_t limit = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
-    move.first = ebb__pool_drop(room->pool, limit, &move.count, &before);
+    move.first = ebb__pool_oldest(room->pool, limit, &move.count, &before);
     if (!move.count)
         return false;
-    /* Work that cannot be waited for now: the pages leave with their dead contents. */
     if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
-                             &move.event_count) &&
-        room->backing->ops->can_evict)
+                             &move.event_count)) {
+        /* Work that cannot be waited for now: the pages leave with their dead contents. */
+        if (!room->backing->ops->can_evict)
+            return false;
         move.kind = CUDA_MOVE_EVICT;
-    ebb__pool_destroy(room->pool, move.first, move.count,
-                      ebb__mover_add(room->mover, &move, NULL));
+    }
+    ebb__pool_drop(room->pool, move.first, move.count, ebb__mover_add(room->mover, &move, NULL));
     return true;
 }
 

@@ -24,8 +24,8 @@ static uint64_t bytes_of(uint32_t class)
     if (class < STEPPED)
         return (class + 1) * (uint64_t)STEP;
     uint32_t power = 3 + (class - STEPPED) / 4;
-    return STEP * (((uint64_t)1 << power) +
-                   (((class - STEPPED) % 4 + 1) * ((uint64_t)1 << (power - 2))));
+    return STEP *
+           (((uint64_t)1 << power) + (((class - STEPPED) % 4 + 1) * ((uint64_t)1 << (power - 2))));
 }
 
 uint64_t ebb__slabs_slot_bytes(uint64_t bytes)
@@ -50,8 +50,7 @@ bool ebb__slabs_init(struct cuda_slabs *slabs, struct cuda_table *table,
 void ebb__slabs_fini(struct cuda_slabs *slabs)
 {
     ebb__cuda_unreserve(slabs->slabs, CUDA_MOST_SLABS * sizeof *slabs->slabs);
-    ebb__cuda_unreserve(slabs->slots,
-                        (size_t)CUDA_MOST_SLABS * SLOTS_MOST * sizeof *slabs->slots);
+    ebb__cuda_unreserve(slabs->slots, (size_t)CUDA_MOST_SLABS * SLOTS_MOST * sizeof *slabs->slots);
 }
 
 static void list(struct cuda_slabs *slabs, uint32_t number)
@@ -101,10 +100,9 @@ static uint32_t take_free(struct cuda_slabs *slabs, struct cuda_slab *slab, uint
     uint32_t *link = &slab->free_head, *best = link;
     unsigned best_cost = 3;
     for (uint32_t looks = 0; *link && looks < MOST_LOOKS && best_cost; looks++) {
-        unsigned cost =
-            stream == CUDA_NO_STREAM
-                ? blocks[*link].uses.count > 0 && slabs->streams->live_count > 1
-                : ebb__passages_cost(slabs->streams, stream, &blocks[*link].uses);
+        unsigned cost = stream == CUDA_NO_STREAM
+                            ? blocks[*link].uses.count > 0 && slabs->streams->live_count > 1
+                            : ebb__passages_cost(slabs->streams, stream, &blocks[*link].uses);
         if (cost < best_cost) {
             best = link;
             best_cost = cost;
@@ -130,8 +128,7 @@ static uint32_t take_new(struct cuda_slabs *slabs, uint32_t number)
     entry->is_small = 1;
     entry->first_unit = number;
     entry->unit_count = slab->used_slots;
-    entry->address =
-        ebb__table_address(slabs->table, slab->unit) + slab->used_slots * slot_bytes;
+    entry->address = ebb__table_address(slabs->table, slab->unit) + slab->used_slots * slot_bytes;
     slabs->slots[(size_t)number * SLOTS_MOST + slab->used_slots++] = block;
     return block;
 }

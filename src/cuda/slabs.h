@@ -21,7 +21,7 @@ struct cuda_slab {
     uint32_t used_slots, live_count;
     uint32_t free_head;      /* entries of free slots, linked by `older` */
     uint32_t next, previous; /* slabs of the class with a free slot; CUDA_NO_SLAB ends the list */
-    uint32_t arrival; /* of its pages; 0: over */
+    uint32_t arrival;        /* of its pages; 0: over */
     bool is_listed;
 };
 

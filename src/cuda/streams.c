@@ -147,8 +147,7 @@ bool ebb__streams_cover(struct cuda_streams *streams, const struct cuda_passage 
     for (uint32_t i = 0; i < stream->recent_count; i++) {
         *event = stream->recent[i];
         if (streams->events[*event].order >= passage->order) {
-            atomic_fetch_add_explicit(&streams->events[*event].references, 1,
-                                      memory_order_relaxed);
+            atomic_fetch_add_explicit(&streams->events[*event].references, 1, memory_order_relaxed);
             return true;
         }
     }
@@ -189,8 +188,7 @@ bool ebb__streams_poll(struct cuda_streams *streams)
     bool pending = false;
     for (uint32_t i = 0; i < streams->used; i++) {
         struct cuda_stream *stream = &streams->streams[i];
-        while (stream->recent_count &&
-               ebb__streams_event_is_over(streams, stream->recent[0])) {
+        while (stream->recent_count && ebb__streams_event_is_over(streams, stream->recent[0])) {
             uint64_t order = streams->events[stream->recent[0]].order;
             if (order > stream->passed)
                 stream->passed = order;

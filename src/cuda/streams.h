@@ -30,8 +30,8 @@ struct cuda_event_entry {
 struct cuda_stream {
     CUstream handle;
     CUcontext context;
-    uint64_t thread;  /* of a per-thread stream; 0: of no thread */
-    uint64_t worker;  /* the thread that queued all work that may not be over, or none, or several */
+    uint64_t thread; /* of a per-thread stream; 0: of no thread */
+    uint64_t worker; /* the thread that queued all work that may not be over, or none, or several */
     uint64_t last_order, passed;
     uint64_t open_since; /* the oldest work between begin and end */
     uint32_t open_count;
@@ -39,7 +39,7 @@ struct cuda_stream {
     bool is_used, is_ended;
     bool is_blocking; /* ordered with the legacy stream */
     bool is_legacy;
-    bool is_eager;   /* an event is recorded at the end of each work */
+    bool is_eager;                       /* an event is recorded at the end of each work */
     uint32_t recent[CUDA_RECENT_EVENTS]; /* recorded and not over, the oldest first */
     uint32_t recent_count;
 };
@@ -53,6 +53,9 @@ struct cuda_streams {
     uint32_t newest; /* found last */
     struct cuda_event_entry *events;
     uint32_t event_count, event_cursor;
+    /* Memory has been given out before this work is over, as the program may not know: all work from
+     * now on, in any stream, comes after it. So it would be with a driver whose free waits. */
+    struct cuda_passages owed;
     bool has_news; /* an event has been recorded that nobody looks at yet */
     /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */
     uint64_t *waits;

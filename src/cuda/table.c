@@ -57,13 +57,12 @@ uint32_t ebb__table_unit(const struct cuda_table *table, CUdeviceptr address)
 {
     if (address >> PLACE_SHIFT >= PLACES)
         return CUDA_NO_UNIT;
-    uint32_t both = atomic_load_explicit(&table->places[address >> PLACE_SHIFT],
-                                         memory_order_acquire);
+    uint32_t both =
+        atomic_load_explicit(&table->places[address >> PLACE_SHIFT], memory_order_acquire);
     for (; both; both >>= 16) {
         const struct cuda_region *region = &table->regions[(both & 0xffff) - 1];
         if (address - region->first < region->bytes)
-            return region->first_unit +
-                   (uint32_t)((address - region->first) / EBB_CUDA_UNIT_BYTES);
+            return region->first_unit + (uint32_t)((address - region->first) / EBB_CUDA_UNIT_BYTES);
     }
     return CUDA_NO_UNIT;
 }

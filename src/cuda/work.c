@@ -61,8 +61,6 @@ struct begun { /* of one work */
     uint32_t stream;
     uint64_t absent_units, all_units;
     uint32_t arrival; /* newest one to wait for; 0: none */
-    bool has_strays, is_ordered;
-    struct cuda_passages before;
 };
 
 /* All blocks of the work once, held, in engine->scratch. */
@@ -106,8 +104,7 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
         if (entry->state != CUDA_BLOCK_ABSENT)
             continue;
         if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
-            ebb__room_fetch(&engine->room, scratch->blocks[i], false) &&
-            engine->plan.was_planned) {
+            ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
             atomic_fetch_add(&engine->config.ring->counters.demand_faults, 1);
             scratch->events[i].flags |= EBB_EVENT_DEMAND;
         }
@@ -145,8 +142,6 @@ static void look_at_blocks(struct ebb_cuda *engine, struct begun *begun)
             fetch_stray(engine, scratch->blocks[i]);
             note_arrival(engine, entry, begun);
         }
-        if (entry->before.count)
-            ebb__passages_join(&begun->before, &engine->streams, &entry->before);
     }
 }
 
@@ -193,7 +188,7 @@ static void wait_for_work(struct ebb_cuda *engine, const struct begun *begun)
         nanosleep(&pause, NULL);
         if (!ebb__cuda_lock(engine))
             return;
-        is_ordered = ebb__passages_await(&engine->streams, begun->stream, &begun->before);
+        is_ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
         ebb__cuda_unlock(engine);
     }
     count_stall(engine, since_ns);
@@ -271,7 +266,7 @@ static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arri
         return;
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
-    *ordered = ebb__passages_await(&engine->streams, begun->stream, &begun->before);
+    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
     *arrived = await_arrival(engine, begun);
 }
 
@@ -339,12 +334,6 @@ static void keep(struct ebb_cuda *engine, uint32_t block)
     entry->is_kept = 1;
     if (entry->state == CUDA_BLOCK_ABSENT && ebb__room_make(&engine->room, entry->unit_count))
         ebb__room_fetch(&engine->room, block, false);
-    if (!entry->before.count)
-        return;
-    /* Any stream may use it now. */
-    for (uint32_t i = 0; i < engine->streams.used; i++)
-        if (ebb__streams_can_record(&engine->streams, i))
-            ebb__passages_await(&engine->streams, i, &entry->before);
 }
 
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)

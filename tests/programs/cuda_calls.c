@@ -38,8 +38,9 @@ static void nothing(struct fakecuda_kernel *k)
 }
 
 static const unsigned short two_sizes[] = {8, 4, 8}, packed_sizes[] = {256}, no_sizes[] = {4};
-static const struct fakecuda_entry kernels[] = {
-    {"two", nothing, 3, two_sizes}, {"packed", nothing, 1, packed_sizes}, {"none", nothing, 1, no_sizes}};
+static const struct fakecuda_entry kernels[] = {{"two", nothing, 3, two_sizes},
+                                                {"packed", nothing, 1, packed_sizes},
+                                                {"none", nothing, 1, no_sizes}};
 static const struct fakecuda_image image = {FAKECUDA_MAGIC, 3, kernels, 0, NULL};
 
 static void start(CUdevice device)
@@ -171,26 +172,52 @@ static void copies(void)
     MUST(cuMemcpyDtoDAsync_v2_ptsz(a, b + 10, 110, 0));
     MUST(cuMemcpyPeer(a, context, b + 11, context, 111));
     MUST(cuMemcpyPeerAsync(a, context, b + 12, context, 112, stream));
-    CUDA_MEMCPY2D flat = {.srcXInBytes = 10, .srcY = 2, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = a, .srcPitch = 512, .dstXInBytes = 20, .dstY = 3,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host, .dstPitch = 256,
-                          .WidthInBytes = 100, .Height = 4};
+    CUDA_MEMCPY2D flat = {.srcXInBytes = 10,
+                          .srcY = 2,
+                          .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = a,
+                          .srcPitch = 512,
+                          .dstXInBytes = 20,
+                          .dstY = 3,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .dstPitch = 256,
+                          .WidthInBytes = 100,
+                          .Height = 4};
     MUST(cuMemcpy2D_v2(&flat));
     MUST(cuMemcpy2DAsync_v2(&flat, stream));
     flat.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
     flat.dstDevice = b;
     MUST(cuMemcpy2DUnaligned_v2(&flat));
-    CUDA_MEMCPY3D box = {.srcXInBytes = 1, .srcY = 1, .srcZ = 1,
-                         .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = 100,
-                         .srcHeight = 10, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = b,
-                         .dstPitch = 64, .dstHeight = 8, .WidthInBytes = 50, .Height = 5, .Depth = 3};
+    CUDA_MEMCPY3D box = {.srcXInBytes = 1,
+                         .srcY = 1,
+                         .srcZ = 1,
+                         .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = a,
+                         .srcPitch = 100,
+                         .srcHeight = 10,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = b,
+                         .dstPitch = 64,
+                         .dstHeight = 8,
+                         .WidthInBytes = 50,
+                         .Height = 5,
+                         .Depth = 3};
     MUST(cuMemcpy3D_v2(&box));
     MUST(cuMemcpy3DAsync_v2(&box, stream));
-    CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a,
-                               .srcContext = context, .srcPitch = 100, .srcHeight = 10,
-                               .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = b,
-                               .dstContext = context, .dstPitch = 64, .dstHeight = 8,
-                               .WidthInBytes = 50, .Height = 5, .Depth = 3};
+    CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .srcDevice = a,
+                               .srcContext = context,
+                               .srcPitch = 100,
+                               .srcHeight = 10,
+                               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = b,
+                               .dstContext = context,
+                               .dstPitch = 64,
+                               .dstHeight = 8,
+                               .WidthInBytes = 50,
+                               .Height = 5,
+                               .Depth = 3};
     MUST(cuMemcpy3DPeer(&peer));
     MUST(cuMemcpy3DPeerAsync(&peer, stream));
     CUdeviceptr to[] = {a, a + 1000}, from[] = {b, b + 2000};
@@ -264,15 +291,27 @@ static void graphs(void)
     CUgraph graph, child;
     CUgraphNode kernel, set, copy, inner, whole;
     CUgraphExec exec;
-    CUDA_KERNEL_NODE_PARAMS launch = {.func = function("two"), .gridDimX = 1, .gridDimY = 1,
-                                      .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS launch = {.func = function("two"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
                                       .kernelParams = parameters};
-    CUDA_MEMSET_NODE_PARAMS fill = {.dst = a, .pitch = 256, .elementSize = 4, .width = 10,
-                                    .height = 2};
-    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = b,
-                         .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = a, .srcPitch = 100,
-                         .dstPitch = 100, .srcHeight = 1, .dstHeight = 1, .WidthInBytes = 100,
-                         .Height = 1, .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS fill = {
+        .dst = a, .pitch = 256, .elementSize = 4, .width = 10, .height = 2};
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = b,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = a,
+                         .srcPitch = 100,
+                         .dstPitch = 100,
+                         .srcHeight = 1,
+                         .dstHeight = 1,
+                         .WidthInBytes = 100,
+                         .Height = 1,
+                         .Depth = 1};
     MUST(cuGraphCreate(&graph, 0));
     MUST(cuGraphCreate(&child, 0));
     MUST(cuGraphAddMemsetNode(&set, graph, NULL, 0, &fill, context));
@@ -323,10 +362,9 @@ static void addresses(void)
     CUcontext of = NULL;
     MUST(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, a));
     TRUE(of == context);
-    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                   CU_POINTER_ATTRIBUTE_HOST_POINTER,
-                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUpointer_attribute which[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     void *what[] = {&type, &host, &managed, &range};
     MUST(cuPointerGetAttributes(4, which, what, a));
     TRUE(type == CU_MEMORYTYPE_DEVICE && !host && !(managed & 0xff) && range == 5000);
@@ -480,10 +518,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*function)(void);
-    } groups[] = {{"memory", memory},         {"launches", launches},     {"copies", copies},
-                  {"sets", sets},             {"streams", streams},       {"graphs", graphs},
-                  {"addresses", addresses},   {"exclusions", exclusions}, {"payload", payload},
-                  {"contexts", contexts},     {"devices", devices},       {"forked", forked},
+    } groups[] = {{"memory", memory},       {"launches", launches},     {"copies", copies},
+                  {"sets", sets},           {"streams", streams},       {"graphs", graphs},
+                  {"addresses", addresses}, {"exclusions", exclusions}, {"payload", payload},
+                  {"contexts", contexts},   {"devices", devices},       {"forked", forked},
                   {"threads", threads}};
     if (argc == 2 && strcmp(argv[1], "forked_early") == 0) {
         forked_early();

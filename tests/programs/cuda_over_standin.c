@@ -30,8 +30,8 @@ static int depth(void)
 
 static int newer(void)
 {
-    int (*alloc)(address_t *, size_t) = named("cuMemAlloc_v2"), (*release)(address_t) =
-                                                                     named("cuMemFree_v2");
+    int (*alloc)(address_t *, size_t) = named("cuMemAlloc_v2"),
+                              (*release)(address_t) = named("cuMemFree_v2");
     int (*find)(const char *, void **, int, unsigned long long, int *) =
         named("cuGetProcAddress_v2");
     address_t first, second = 1;
@@ -61,5 +61,7 @@ int main(int argc, char **argv)
 {
     if (argc != 2 || !named("cuInit"))
         return 2;
-    return strcmp(argv[1], "depth") == 0 ? depth() : strcmp(argv[1], "newer") == 0 ? newer() : second();
+    return strcmp(argv[1], "depth") == 0   ? depth()
+           : strcmp(argv[1], "newer") == 0 ? newer()
+                                           : second();
 }
