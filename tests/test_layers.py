@@ -228,6 +228,7 @@ ORDER = {
     "src/parent": [
         "copies measured names profile states stuck tell",
         "alarm budget lanes observe profile_read trial",
+        "memories",
         "cache plans",
         "gaps recall replan",
         "leave",
