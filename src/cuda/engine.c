@@ -69,17 +69,6 @@ void ebb__cuda_unlock(struct ebb_cuda *engine)
         tell(engine, news);
 }
 
-uint32_t ebb__cuda_find(const struct ebb_cuda *engine, CUdeviceptr address)
-{
-    uint32_t unit = ebb__table_unit(&engine->table, address);
-    if (unit == CUDA_NO_UNIT)
-        return CUDA_NO_BLOCK;
-    uint32_t owner = atomic_load_explicit(&engine->table.owners[unit], memory_order_acquire);
-    if (owner & CUDA_SLAB_OWNER)
-        return ebb__slabs_find(&engine->slabs, owner & ~CUDA_SLAB_OWNER, address);
-    return owner;
-}
-
 uint64_t ebb__cuda_random(struct ebb_cuda *engine)
 {
     uint64_t x = engine->random += 0x9e3779b97f4a7c15ull; /* splitmix64 */

@@ -104,8 +104,18 @@ bool ebb__streams_poll(struct cuda_streams *streams);
 
 /* ---- sets of passages ------------------------------------------------------------------------ */
 
-void ebb__passages_add(struct cuda_passages *passages, const struct cuda_streams *streams,
-                       uint32_t stream, uint64_t order);
+void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_streams *streams,
+                          uint32_t stream, uint64_t order);
+static inline void ebb__passages_add(struct cuda_passages *passages,
+                                     const struct cuda_streams *streams, uint32_t stream,
+                                     uint64_t order)
+{
+    if (passages->count == 1 && passages->items[0].stream == stream &&
+        passages->items[0].order <= order)
+        passages->items[0].order = order;
+    else
+        ebb__passages_insert(passages, streams, stream, order);
+}
 void ebb__passages_join(struct cuda_passages *passages, const struct cuda_streams *streams,
                         const struct cuda_passages *others);
 /* All work in all streams until now, as one set: what a free without a stream must wait for. */

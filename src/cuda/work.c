@@ -88,8 +88,8 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
                 ebb__table_use(&engine->table, block);
         }
         if (scratch->count < CUDA_MOST_EVENTS_A_WORK)
-            scratch->events[scratch->count] =
-                ebb__cuda_event(entry, EBB_EVENT_ACCESS, work->uses[i].access);
+            ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS,
+                            work->uses[i].access);
         scratch->blocks[scratch->count++] = block;
     }
 }
@@ -247,13 +247,15 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
         ebb__passages_add(&engine->table.blocks[scratch->blocks[i]].uses, &engine->streams,
                           begun->stream, engine->order);
     for (uint32_t i = 0; i < count; i++) {
-        struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
-        if (entry->is_small)
+        if (engine->table.blocks[scratch->blocks[i]].is_small)
             continue;
-        ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
-        if (i < CUDA_MOST_EVENTS_A_WORK)
-            scratch->events[kept++] = scratch->events[i];
+        if (engine->plan.has_script) /* before, nobody asks where in it the program is */
+            ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
+        if (kept != i && i < CUDA_MOST_EVENTS_A_WORK)
+            scratch->events[kept] = scratch->events[i];
+        kept += i < CUDA_MOST_EVENTS_A_WORK;
     }
+    ebb__cuda_note_plan(engine);
     ebb__clock_work_begin(engine->clock, work->stream, scratch->events, kept, !work->is_captured);
 }
 
