@@ -21,6 +21,16 @@ function(ebb_cuda_library target)
     LINK_DEPENDS "${PROJECT_SOURCE_DIR}/shim/cuda/ebb_cuda.map;${PROJECT_SOURCE_DIR}/shim/cuda/names.def")
 endfunction()
 
+# The sources of the engine are compiled again: these libraries are never instrumented.
+set(engine_sources ${cuda_sources} src/runtime/protocol.c src/runtime/ledger.c src/runtime/script.c
+  src/runtime/template.c src/trace/ring.c src/trace/waits.c src/base/status.c src/base/limits.c
+  src/base/tuning.c)
+
+# The library of a run, with the engine.
+file(GLOB join_sources CONFIGURE_DEPENDS shim/join/*.c)
+ebb_cuda_library(ebb_cuda shim/cuda/attach.c ${join_sources} ${engine_sources})
+target_link_libraries(ebb_cuda PRIVATE ${CMAKE_DL_LIBS})
+
 add_library(ebb_cuda_audit SHARED shim/audit/audit.c)
 ebb_settings(ebb_cuda_audit)
 target_link_options(ebb_cuda_audit PRIVATE
@@ -28,4 +38,5 @@ target_link_options(ebb_cuda_audit PRIVATE
 
 if(EBB_TESTS)
   ebb_cuda_library(ebb_cuda_double tests/cuda_double.c src/cuda/driver.c src/base/status.c)
+  ebb_cuda_library(ebb_cuda_alone tests/cuda_alone.c ${engine_sources})
 endif()

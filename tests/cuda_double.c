@@ -1,10 +1,13 @@
-/* An engine that moves nothing and writes down what the door tells it: for tests of shim/cuda alone.
+/* An engine that moves nothing and writes down what the door tells it. For tests of shim/cuda
+ * alone.
  *
- * Blocks lie one after the other in one managed allocation for each device. Each call becomes a line
- * of the file EBB_DOUBLE_LOG. Addresses are written as `b<number of the block>+<offset>`. Without
- * the file, nothing is written. EBB_DOUBLE_ALONE: this process belongs to no run. EBB_DOUBLE_REFUSE:
- * no device has a budget. EBB_DOUBLE_BYTES: of the allocation; what does not fit is out of memory. */
-#include "attach.h"
+ * Blocks lie one after the other in one managed allocation for each device. Each call becomes a
+ * line of the file EBB_DOUBLE_LOG. Addresses are written as `b<number of the block>+<offset>`.
+ * Without the file, nothing is written.
+ *
+ * EBB_DOUBLE_ALONE: this process belongs to no run. EBB_DOUBLE_REFUSE: no device has a budget.
+ * EBB_DOUBLE_BYTES: of the allocation; what does not fit is out of memory. */
+#include "../shim/cuda/attach.h"
 #include "trace/event.h"
 
 #include <pthread.h>

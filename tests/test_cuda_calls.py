@@ -111,11 +111,11 @@ HEARD = {
         alloc 0 4096 stream -1 -> 2
         alloc 0 4096 stream -1 -> 3
         alloc 0 4096 stream -1 -> 4
-        begin 0 graph stream 1 name yes: b1+0:0:rw b1+0:100:w b1+0:296:w b2+0:0:rw b2+0:100:r b3+0:296:w
-        begin 0 graph stream 2 name yes: b1+0:0:rw b1+0:100:w b1+0:296:w b2+0:0:rw b2+0:100:r b3+0:296:w
-        begin 0 graph stream 2 name yes: b1+0:0:rw b1+0:100:w b1+0:296:w b2+0:0:rw b2+0:100:r b3+0:296:w b4+0:0:rw
+        begin 0 graph stream 1 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
+        begin 0 graph stream 2 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
+        begin 0 graph stream 2 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw b4+0:0:rw
         synchronized 0 0 all
-        begin 0 graph stream 1 name yes: b1+0:0:rw b1+0:100:w b1+0:296:w b2+0:0:rw b2+0:100:r b3+0:296:w
+        begin 0 graph stream 1 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
         synchronized 0 0 all""",
     "addresses": """
         alloc 0 5000 stream -1 -> 1""",
@@ -283,7 +283,7 @@ class StandIn(unittest.TestCase):
         log = os.path.join(launching.work, "heard")
         if os.path.exists(log):
             os.remove(log)
-        done = run([compile_c("cuda_over_standin"), group], EBB_DOUBLE_LOG=log, EBB_CUDA_DRIVER=standin(),
+        done = run([compile_c("cuda_over_standin", options=["-I", os.path.join(SOURCE, "src")]), group], EBB_DOUBLE_LOG=log, EBB_CUDA_DRIVER=standin(),
                    **variables)
         with open(log, encoding="utf-8") as file:
             return [line.rstrip("\n") for line in file
@@ -305,6 +305,17 @@ class StandIn(unittest.TestCase):
                           "free 0 b1 stream -1"], lines)
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
         self.assertIn("a variant of cuLaunchKernel that", done.stderr)
+
+    def test_nodes_of_graphs(self):
+        """Copies, memsets and graphs in graphs, and updates of each."""
+        lines, done = self.hear("graph")
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        union = "b1+0:296:w b1+100:50:w b2+7:50:r"
+        more = union.replace(" b2+7", " b2+0:10:w b2+7") + " b3+1:20:r b3+100:20:w b4+0:296:w"
+        self.assertEqual([
+            *[f"alloc 0 4096 stream -1 -> {number}" for number in (1, 2, 3, 4)],
+            f"begin 0 graph stream 1 name yes: {union}", "end 0",
+            f"begin 0 graph stream 1 name yes: {more}", "end 0"], lines)
 
     def test_second_door(self):
         """The entry points for PyTorch."""

@@ -153,6 +153,10 @@ class Planted(Case):
         self.assertEqual(Run("cuda_managed", "--discard-live").code, DIFFERS)
         self.finds("race", "cuda_managed", "--discard-race", races=1)
 
+    def test_value_that_nobody_waits_for(self):
+        self.passes("cuda_managed", races=1)
+        self.finds("race", "cuda_managed", "--drop-value", races=1)
+
     def test_peer_without_access(self):
         self.finds("illegal-address", "cuda_ranks", "--devices=2", "--no-peer", devices=2)
 

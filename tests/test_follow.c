@@ -6,85 +6,18 @@
 
 #include <cmocka.h>
 
-#include "cuda_training.h"
+#include "cuda_device.h"
 #include "runtime_script.h"
 
-#include "cuda/follow.h"
 #include "runtime/template.h"
 
 enum { ENOUGH = 4 }; /* iterations of a run */
-
-/* A device that does what is due at once. */
-struct device {
-    struct ebb_cuda_follow *follow;
-    bool is_resident[TRAINING_BLOCKS];
-    uint64_t bytes[TRAINING_BLOCKS], serials[TRAINING_BLOCKS];
-    uint64_t resident_bytes, peak_bytes;
-    uint32_t missed, evicted, fetched;
-};
-
-static void device_init(struct device *device)
-{
-    *device = (struct device){.follow = ebb__follow_create(TRAINING_BLOCKS)};
-    assert_non_null(device->follow);
-}
-
-static void come(struct device *device, uint32_t block, bool comes)
-{
-    if (device->is_resident[block] == comes)
-        return;
-    device->is_resident[block] = comes;
-    device->resident_bytes += comes ? device->bytes[block] : 0 - device->bytes[block];
-    if (device->resident_bytes > device->peak_bytes)
-        device->peak_bytes = device->resident_bytes;
-}
-
-static void obey(struct device *device, const struct cuda_action *actions, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint32_t block = actions[i].block;
-        assert_true(block < TRAINING_BLOCKS && device->serials[block]);
-        if (actions[i].kind == CUDA_ACTION_EVICT) {
-            device->evicted += device->is_resident[block];
-            come(device, block, false);
-        } else {
-            device->fetched += !device->is_resident[block];
-            come(device, block, true);
-        }
-    }
-}
-
-static void feed(struct device *device, uint32_t block, const struct ebb_event *event)
-{
-    const struct cuda_event happened = {.kind = event->kind,
-                                        .access = event->access,
-                                        .block = block,
-                                        .serial = event->block,
-                                        .bytes = event->size_bytes};
-    const struct cuda_action *actions;
-    if (event->kind == EBB_EVENT_ALLOC) {
-        device->bytes[block] = event->size_bytes;
-        device->serials[block] = event->block;
-    }
-    size_t count = ebb__follow_step(device->follow, &happened, &actions);
-    if (event->kind == EBB_EVENT_FREE) {
-        come(device, block, false);
-        device->serials[block] = 0;
-    }
-    if (event->kind == EBB_EVENT_ALLOC)
-        come(device, block, true);
-    obey(device, actions, count);
-    if (event->kind == EBB_EVENT_ACCESS && !device->is_resident[block]) {
-        device->missed++;
-        come(device, block, true);
-    }
-}
 
 /* Plays the events [first, last) of the training. */
 static void play(struct device *device, const struct training *training, size_t first, size_t last)
 {
     for (size_t i = first; i < last; i++)
-        feed(device, training->of[i], &training->events[i]);
+        device_feed(device, training->of[i], &training->events[i]);
 }
 
 static void play_on(struct device *device, const struct training *training, size_t *played)
@@ -104,6 +37,7 @@ static struct ebb_script *script_within(const struct training *training, size_t 
     *budget_bytes = model.peak_bytes / 100 * percent;
     struct ebb_plan_request request = request_for(&model, &machine, *budget_bytes, 0);
     request.page_bytes = 2 * TRAINING_MIB;
+    request.effort_steps = 3000000;
     struct ebb_script *script = script_from(&request, placed);
     assert_true(script->flags & EBB_SCRIPT_ANNOUNCED);
     ebb__model_fini(&model);
@@ -269,14 +203,15 @@ static void frees_may_jitter(void **state)
             if (is_free && late_count < 64 && random >> 30)
                 late[late_count++] = i;
             else
-                feed(&run->device, run->training.of[i], &run->training.events[i]);
+                device_feed(&run->device, run->training.of[i], &run->training.events[i]);
             /* The table's entry must not be in use again. */
             for (size_t k = 0; k < late_count; k++) {
                 bool is_reused = i + 1 < run->training.count &&
                                  run->training.events[i + 1].kind == EBB_EVENT_ALLOC &&
                                  run->training.of[i + 1] == run->training.of[late[k]];
                 if (is_reused || random >> 20 & 1 || i + 1 == run->training.count) {
-                    feed(&run->device, run->training.of[late[k]], &run->training.events[late[k]]);
+                    device_feed(&run->device, run->training.of[late[k]],
+                                &run->training.events[late[k]]);
                     late[k--] = late[--late_count];
                 }
             }
@@ -302,8 +237,8 @@ static void neighbours_may_change_places(void **state)
         bool changes = i % 5 == 0 && i + 1 < run->training.count && one->kind == EBB_EVENT_ACCESS &&
                        other->kind == EBB_EVENT_ACCESS && one->block != other->block;
         if (changes)
-            feed(&run->device, run->training.of[i + 1], other);
-        feed(&run->device, run->training.of[i], one);
+            device_feed(&run->device, run->training.of[i + 1], other);
+        device_feed(&run->device, run->training.of[i], one);
         i += changes;
     }
     run->played = run->training.count;
@@ -342,20 +277,20 @@ static void strays_are_ignored(void **state)
     set_script(run);
     const struct ebb_event seen = {
         .kind = EBB_EVENT_ALLOC, .block = 900000, .size_bytes = 3 * TRAINING_MIB};
-    feed(&run->device, 200, &seen); /* before the iteration */
+    device_feed(&run->device, 200, &seen); /* before the iteration */
     iterate(run, 2);
     struct ebb_event use = seen;
     use.kind = EBB_EVENT_ACCESS;
     training_iterate(&run->training);
     for (size_t i = run->played; i < run->training.count; i++) {
-        feed(&run->device, run->training.of[i], &run->training.events[i]);
+        device_feed(&run->device, run->training.of[i], &run->training.events[i]);
         if (i % 10 == 0)
-            feed(&run->device, 200, &use);
+            device_feed(&run->device, 200, &use);
     }
     run->played = run->training.count;
     assert_int_equal(counts(run).mismatches, 0);
     for (unsigned i = 0; i < 20; i++)
-        feed(&run->device, 200, &use);
+        device_feed(&run->device, 200, &use);
     assert_int_equal(counts(run).mismatches, 1);
     assert_false(ebb__follow_is_planned(run->device.follow));
     finish(run);

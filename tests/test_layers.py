@@ -48,8 +48,8 @@ ALLOWED.update({
     # process.
     "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
                    "runtime/script.h", "runtime/protocol.h", "runtime/ledger.h"],
-    "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h", "cuda/"],
-    "cli": [f"{name}/" for name in THINKS + ["lab", "parent", "runtime", "device", "store"]]
+    "shim": ["base/", "cuda/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h"],
+    "cli": [f"{name}/" for name in THINKS + ["lab", "parent", "cuda", "runtime", "device", "store"]]
            + ["ebb/"],
     # The public API, explicit use: a runtime, and what plans for it, in one process.
     "src/api": [f"{name}/" for name in THINKS + ["runtime", "device", "store"]] + ["ebb/"],
@@ -228,6 +228,7 @@ ORDER = {
     "src/parent": [
         "copies measured names profile states stuck tell",
         "alarm budget lanes observe profile_read trial",
+        "memories",
         "cache plans",
         "gaps recall replan",
         "leave",
@@ -236,23 +237,39 @@ ORDER = {
         "parent",
         "finish",
     ],
+    "shim/join": [
+        "messages settings",
+        "hello",
+    ],
     "shim/malloc": [
-        "callers ending fault_stacks lost next process settings",
+        "callers ending fault_stacks lost next process",
         "masks threads",
         "events keeper sampler",
         "guard service",
         "mappings marks pins signals stacks",
         "descriptors lent limits locks names",
-        "calls hello",
+        "calls",
         "join",
         "forked",
         "atfork",
         "rawfork start",
         "hooks",
     ],
+    "shim/cuda": [
+        "find",
+        "real",
+        "engines",
+        "state streams",
+        "job",
+        "params payload",
+        "addresses contexts copies exclusions hooks launches look_up memory modules second_door "
+        "sets translate",
+        "graphs",
+    ],
     "cli": [
         "command environment interrupt lab output place planning store_dir tune",
         "choices launch load options",
+        "gpu",
         "doctor import info inputs offline record summary",
         "compare_front compare_list compare_pools",
         "compare_csv compare_files compare_json compare_plot compare_table",

@@ -1,6 +1,6 @@
-/* For LD_AUDIT: whoever asks for libcuda.so or libcuda.so.1 by name gets libebb_cuda.so, which is in
- * the folder of this library. Preloading that library catches the second name only. The real driver
- * is asked for by its path, and is left alone.
+/* For LD_AUDIT: whoever asks for libcuda.so or libcuda.so.1 by name gets libebb_cuda.so, which is
+ * in the folder of this library. Preloading that library catches the second name only. The real
+ * driver is asked for by its path, and is left alone.
  *
  * The loader keeps auditors in a namespace of their own: nothing is shared with the program. */
 #include <dlfcn.h>

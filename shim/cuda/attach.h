@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the engine of one device shares with the parent. The pointers live as long as the process. */
+/* What the engine of one device shares with the parent. The pointers live as long as the
+ * process. */
 struct ebb_cuda_attachment {
     struct ebb_ledger *ledger; /* of this device */
     struct ebb_ledger_slot *slot;
@@ -22,8 +23,8 @@ struct ebb_cuda_attachment {
 };
 
 /* Says hello to the parent of the run. False: this process belongs to no run, and the library does
- * nothing. Called by the library's constructor, and again in the child of a fork that has not used
- * a device yet: the child has its own hello. */
+ * nothing. Called by the library's constructor. Called again in the child of a fork if the process
+ * had used no device: the child has its own hello. */
 bool ebb__attach_hello(void);
 /* Attaches `device`, which has `bytes` of memory and whose name is `name`, to the run. The budget
  * may exceed what the device has: say so, and use the device's size. False: no budget is in force
@@ -31,8 +32,8 @@ bool ebb__attach_hello(void);
  * that the functions above or below need. */
 bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
                  struct ebb_cuda_attachment *attachment);
-/* From now on, the parent's messages for `device` go to `engine`: scripts, names, trims. Called once
- * after a successful ebb__attach(). */
+/* From now on, the parent's messages for `device` go to `engine`: scripts, names, trims. Called
+ * once after a successful ebb__attach(). */
 void ebb__attach_serve(CUdevice device, struct ebb_cuda *engine);
 /* The engine makes no driver call any more: its device was reset. No more messages go to it. */
 void ebb__attach_leave(CUdevice device);

@@ -1,8 +1,8 @@
 /* The door: what the files of this library share.
  *
  * A call of the program comes in at a hook (hooks.c, made from hooks.def). If the door is open, and
- * this thread is not already inside, the hook calls its body, ebb__door_<body>(). Otherwise it calls
- * the real function. All functions here are thread-safe. */
+ * this thread is not already inside, the hook calls its body, ebb__door_<body>(). Otherwise it
+ * calls the real function. All functions here are thread-safe. */
 #ifndef EBB_SHIM_CUDA_DOOR_H
 #define EBB_SHIM_CUDA_DOOR_H
 
@@ -27,7 +27,8 @@ extern __thread int ebb__door_depth;
 
 /* ---- the real functions ---------------------------------------------------------------------- */
 
-/* The parameters of the hooks, as prototypes. Equal to those of cuda/calls.def where it has them. */
+/* The parameters of the hooks, as prototypes. Equal to those of cuda/calls.def where it has
+ * them. */
 #define EBB_HOOK(symbol, base, version, stream, body, parameters, arguments)                       \
     CUresult symbol parameters;
 #define EBB_HOOK_PLAIN(symbol, base, version, stream, body) CUresult symbol(void);
@@ -60,11 +61,18 @@ extern struct ebb_real ebb__real;
 bool ebb__real_open(void);
 /* The real function of that symbol, or NULL. */
 void *ebb__real_find(const char *symbol);
+/* The same, or a function that returns why it cannot be called. */
+void *ebb__real_or_refusal(const char *symbol);
 /* True if the driver has it. */
 bool ebb__real_has(const void *function);
 /* find.c: opens the real libcuda.so.1 by its absolute path, as the loader would find it without
  * this library, or at EBB_CUDA_DRIVER. NULL: none. */
 void *ebb__driver_open(void);
+
+/* trampolines.S: all names, in the order of names.def, with NULL at the end; and where each of them
+ * leads at present. */
+extern const char *const ebb__door_names[];
+extern _Atomic(void *) ebb__door_slots[];
 
 /* ---- the state ------------------------------------------------------------------------------- */
 

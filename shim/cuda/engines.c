@@ -32,6 +32,7 @@ static atomic_int device_end; /* devices from here on have had no engine */
 
 _Atomic CUdeviceptr ebb__blocks_first;
 _Atomic uint64_t ebb__blocks_bytes;
+atomic_int ebb__engines_only = -1;
 
 static void *find(void *context, const char *symbol)
 {
@@ -108,6 +109,9 @@ static bool establish(CUdevice device, CUcontext context)
                 atomic_store(&known->default_pool, pool);
             atomic_store(&known->engine, engine);
             atomic_store(&known->context, context);
+            int only = atomic_load(&ebb__engines_only);
+            atomic_store(&ebb__engines_only,
+                         !atomic_load(&device_end) || only == device ? device : -1);
             if (device >= atomic_load(&device_end))
                 atomic_store(&device_end, device + 1);
             ebb__attach_serve(device, engine);
@@ -220,8 +224,8 @@ bool ebb__engines_pool_is_foreign(void)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Widens the range of addresses to [first, end). The start is lowered and the size grows in an order
- * in which no reader sees less than before. */
+/* Widens the range of addresses to [first, end). The start is lowered and the size grows in an
+ * order in which no reader sees less than before. */
 static void widen(CUdeviceptr first, CUdeviceptr end)
 {
     pthread_mutex_lock(&making);

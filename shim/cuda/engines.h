@@ -20,6 +20,10 @@ static inline bool ebb__engines_may_own(CUdeviceptr address)
            atomic_load_explicit(&ebb__blocks_bytes, memory_order_relaxed);
 }
 
+/* The device with an engine, while it is the only one that ever had any; else -1. Then an address
+ * among its blocks' addresses is taken for one of them: the engine looks it up anyway. */
+extern atomic_int ebb__engines_only;
+
 /* The engine of the calling thread's context. Made if necessary. NULL: no context, one of the
  * program's own, or a device without a budget: the driver allocates. */
 struct ebb_cuda *ebb__engines_here(void);

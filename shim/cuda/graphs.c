@@ -1,5 +1,5 @@
-/* Graphs. A launch of a graph uses what its nodes use: the union is made when the graph is
- * instantiated, and when the executable graph is updated. An update of one node adds to the union.
+/* Graphs. A launch of a graph uses what its nodes use. That union is made when the graph is
+ * instantiated or updated as a whole. An update of one node adds to the union.
  * What a node no longer uses stays in it until the whole graph is updated: that costs memory, never
  * correctness. The bodies of conditional nodes are not seen.
  *

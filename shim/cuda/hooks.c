@@ -1,5 +1,5 @@
-/* The hooks, from hooks.def. They are exported under the driver's names, and replace the trampolines
- * of these names. */
+/* The hooks, from hooks.def. They are exported under the driver's names, and replace the
+ * trampolines of these names. */
 #include "door.h"
 
 #define STREAM_NONE NULL

@@ -18,7 +18,7 @@ static bool grow(struct door_job *job)
     return true;
 }
 
-void ebb__job_use_owned(struct door_job *job, CUdeviceptr address, uint64_t bytes, unsigned access)
+void ebb__job_use_slowly(struct door_job *job, CUdeviceptr address, uint64_t bytes, unsigned access)
 {
     int owner = ebb__engines_owner(address);
     if (owner < 0 || (job->count == job->room && !grow(job)))

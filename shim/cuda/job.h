@@ -38,14 +38,28 @@ static inline void ebb__job_init(struct door_job *job)
     job->owners = job->begun = 0;
 }
 
-void ebb__job_use_owned(struct door_job *job, CUdeviceptr address, uint64_t bytes, unsigned access);
+/* Slow: asks the engines whose the address is, or makes room. */
+void ebb__job_use_slowly(struct door_job *job, CUdeviceptr address, uint64_t bytes,
+                         unsigned access);
 
-/* bytes: 0: unknown. access: bits of enum ebb_access_kind. */
+/* bytes: 0: unknown. access: bits of enum ebb_access_kind. `only` is ebb__engines_only. */
+static inline void ebb__job_use_likely(struct door_job *job, int only, CUdeviceptr address,
+                                       uint64_t bytes, unsigned access)
+{
+    if (__builtin_expect(only < 0 || job->count == job->room, 0)) {
+        ebb__job_use_slowly(job, address, bytes, access);
+        return;
+    }
+    job->owners = 1u << only;
+    job->uses[job->count++] = (struct ebb_cuda_use){address, bytes, (uint8_t)access};
+}
+
 static inline void ebb__job_use(struct door_job *job, CUdeviceptr address, uint64_t bytes,
                                 unsigned access)
 {
     if (ebb__engines_may_own(address))
-        ebb__job_use_owned(job, address, bytes, access);
+        ebb__job_use_likely(job, atomic_load_explicit(&ebb__engines_only, memory_order_relaxed),
+                            address, bytes, access);
 }
 
 /* name: 0: none. */

@@ -1,5 +1,5 @@
-/* Launches of kernels, in all forms. Graphs are in graphs.c. Not seen are the deprecated launches of
- * CUDA 3 (cuLaunchGrid with cuParamSet), and those that kernels make themselves. */
+/* Launches of kernels, in all forms. Graphs are in graphs.c. Not seen are the deprecated launches
+ * of CUDA 3 (cuLaunchGrid with cuParamSet), and those that kernels make themselves. */
 #include "door.h"
 #include "job.h"
 #include "params.h"

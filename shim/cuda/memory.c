@@ -1,6 +1,5 @@
-/* Allocations. Those in a device's primary context are the engine's. The driver keeps: managed and
- * host memory, memory that the program maps itself, pools that the program has created, and what is
- * allocated in a capture. */
+/* Allocations. Those in a device's primary context are the engine's. README.md lists what remains
+ * the driver's. */
 #include "door.h"
 #include "engines.h"
 #include "job.h"

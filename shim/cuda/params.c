@@ -8,8 +8,8 @@
  * another function are rare.
  *
  * Values are compared at a stride of 4 bytes, as structs may be packed. Parameters of fewer than 8
- * bytes hold no pointer. Addresses in a tensor map (cuTensorMapEncodeTiled), which is a parameter of
- * 128 bytes, are found in the same way. */
+ * bytes hold no pointer. Addresses in a tensor map (cuTensorMapEncodeTiled), which is a parameter
+ * of 128 bytes, are found in the same way. */
 #include "params.h"
 
 #include <stdlib.h>
@@ -175,18 +175,36 @@ void ebb__params_forget(void)
 
 /* ---- the scan -------------------------------------------------------------------------------- */
 
-static void scan(struct door_job *job, const char *at, size_t bytes)
+/* Where blocks are, read once for a launch. */
+struct bounds {
+    CUdeviceptr first;
+    uint64_t bytes;
+    int only;
+};
+
+static struct bounds look(void)
 {
-    for (size_t i = 0; i + sizeof(CUdeviceptr) <= bytes; i += 4) {
-        CUdeviceptr value;
-        memcpy(&value, at + i, sizeof value);
-        if (__builtin_expect(ebb__engines_may_own(value), 0))
-            ebb__job_use_owned(job, value, 0, DOOR_READ_WRITE);
-    }
+    return (struct bounds){atomic_load_explicit(&ebb__blocks_first, memory_order_relaxed),
+                           atomic_load_explicit(&ebb__blocks_bytes, memory_order_relaxed),
+                           atomic_load_explicit(&ebb__engines_only, memory_order_relaxed)};
+}
+
+static inline void scan_word(struct door_job *job, const struct bounds *bounds, const char *at)
+{
+    CUdeviceptr value;
+    memcpy(&value, at, sizeof value);
+    if (value - bounds->first < bounds->bytes)
+        ebb__job_use_likely(job, bounds->only, value, 0, DOOR_READ_WRITE);
+}
+
+static void scan(struct door_job *job, const struct bounds *bounds, const char *at, size_t bytes)
+{
+    for (size_t i = 0; i + sizeof(CUdeviceptr) <= bytes; i += 4)
+        scan_word(job, bounds, at + i);
 }
 
 /* `extra` is a list of keys and values that ends with a key: a buffer that holds all parameters. */
-static void scan_extra(struct door_job *job, void *const *extra)
+static void scan_extra(struct door_job *job, const struct bounds *bounds, void *const *extra)
 {
     const char *buffer = NULL;
     size_t bytes = 0;
@@ -197,21 +215,26 @@ static void scan_extra(struct door_job *job, void *const *extra)
             bytes = *(const size_t *)extra[i + 1];
     }
     if (buffer)
-        scan(job, buffer, bytes);
+        scan(job, bounds, buffer, bytes);
 }
 
 uint64_t ebb__params_scan(struct door_job *job, CUfunction function, void *const *parameters,
                           void *const *extra)
 {
-    if (!atomic_load_explicit(&ebb__blocks_bytes, memory_order_relaxed))
+    const struct bounds bounds = look();
+    if (!bounds.bytes)
         return NO_NAME; /* no block so far */
     const struct layout *layout = layout_of(function);
     if (!layout)
         return NO_NAME;
-    if (parameters)
-        for (uint32_t i = 0; i < layout->count; i++)
-            scan(job, parameters[layout->parameters[i].index], layout->parameters[i].bytes);
-    else if (extra)
-        scan_extra(job, extra);
+    for (uint32_t i = 0; parameters && i < layout->count; i++) {
+        const struct parameter parameter = layout->parameters[i];
+        if (parameter.bytes == sizeof(CUdeviceptr))
+            scan_word(job, &bounds, parameters[parameter.index]);
+        else
+            scan(job, &bounds, parameters[parameter.index], parameter.bytes);
+    }
+    if (!parameters && extra)
+        scan_extra(job, &bounds, extra);
     return layout->name;
 }

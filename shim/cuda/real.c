@@ -14,10 +14,6 @@ struct ebb_real ebb__real;
 
 static _Atomic(void *) driver; /* the real one's handle, never closed */
 
-/* In names.def's order. trampolines.S defines them. */
-extern const char *const ebb__door_names[]; /* ends with NULL */
-extern _Atomic(void *) ebb__door_slots[];
-
 /* The results of functions that cannot be called. */
 static CUresult not_yet(void)
 {
@@ -164,16 +160,8 @@ bool ebb__real_open(void)
     return handle != NULL;
 }
 
-/* Called by trampolines.S. */
-void *ebb__door_look_up(size_t index) __attribute__((visibility("hidden")));
-void *ebb__door_look_up(size_t index)
+void *ebb__real_or_refusal(const char *symbol)
 {
-    if (ebb__door_enter())
-        ebb__door_leave();
-    void *function = ebb__real_find(ebb__door_names[index]);
-    if (!function)
-        function = address_of(atomic_load(&driver) ? lacking : no_driver);
-    if (atomic_load(&ebb__door_state) != DOOR_SHUT)
-        atomic_store_explicit(&ebb__door_slots[index], function, memory_order_release);
-    return function;
+    void *handle = atomic_load(&driver), *function = handle ? dlsym(handle, symbol) : NULL;
+    return function ? function : address_of(handle ? lacking : no_driver);
 }

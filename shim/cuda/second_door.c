@@ -12,7 +12,8 @@
 void *ebb_malloc(ssize_t bytes, int device, CUstream stream);
 void ebb_free(void *pointer, ssize_t bytes, int device, CUstream stream);
 
-/* NULL, without an error of its own: PyTorch then frees what it can, and says that memory is out. */
+/* NULL, without an error of its own: PyTorch then frees what it can, and says that memory is
+ * out. */
 __attribute__((visibility("default"))) void *ebb_malloc(ssize_t bytes, int device, CUstream stream)
 {
     CUdeviceptr address = 0;

@@ -96,3 +96,12 @@ __attribute__((constructor)) static void start(void)
     if (is_in_run)
         pthread_atfork(NULL, NULL, after_fork);
 }
+
+/* What the engines have not written yet reaches the parent. */
+__attribute__((destructor)) static void end(void)
+{
+    ebb__door_depth++;
+    if (ebb__engines_abandon())
+        change(DOOR_OPEN, DOOR_PASSING);
+    ebb__door_depth--;
+}

@@ -54,8 +54,8 @@ CUresult ebb__door_capture_to_graph(__typeof__(cuStreamBeginCaptureToGraph) *nex
     return result;
 }
 
-/* A capture that was invalidated ends with an error. So what counts is the stream's state before and
- * after the call. */
+/* A capture that was invalidated ends with an error. So what counts is the stream's state before
+ * and after the call. */
 CUresult ebb__door_end_capture(__typeof__(cuStreamEndCapture) *next, CUstream stream, CUstream a,
                                CUgraph *b)
 {

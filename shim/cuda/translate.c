@@ -64,7 +64,8 @@ static bool is_given(size_t i, const void *pointer)
     return true;
 }
 
-/* The variant that `pointer` is. Where two symbols share an address, the stream's meaning decides. */
+/* The variant that `pointer` is. Where two symbols share an address, the stream's meaning
+ * decides. */
 static const struct variant *find(const char *base, const void *pointer, bool per_thread,
                                   bool (*is)(size_t i, const void *pointer), bool *is_hooked)
 {

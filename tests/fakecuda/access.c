@@ -87,6 +87,8 @@ void *fake_access(CUcontext context, struct op *op, struct CUstream_st *stream, 
         at = range->alias + (address - range->address);
         if (range->kind == RANGE_MANAGED && bytes)
             fake_managed_touch(range, address, bytes, context->device, mode);
+        if (mode & MODE_ATOMIC)
+            fake_race_word(op, stream, address, mode);
         if (fake_set.races)
             check_races(range, op, stream, address, bytes, mode, who);
     }

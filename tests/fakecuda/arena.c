@@ -11,7 +11,9 @@
 
 enum { MOST_HOLES = 4096, MOST_GONE = 256 };
 
-static const size_t arena_bytes = (size_t)1 << 40;
+/* Limits on address space and sanitizers may permit less than the most. */
+static const size_t most_arena_bytes = (size_t)1 << 40, least_arena_bytes = (size_t)1 << 33;
+static size_t arena_bytes;
 
 static char *base, *alias;
 static int descriptor = -1;
@@ -35,18 +37,28 @@ static unsigned gone_count;
 
 pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void *view(int protection)
+{
+    return mmap(NULL, arena_bytes, protection, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+}
+
 bool fake_arena_start(void)
 {
     if (base)
         return true;
     descriptor = memfd_create("fakecuda", MFD_CLOEXEC);
-    if (descriptor < 0 || ftruncate(descriptor, (off_t)arena_bytes))
+    if (descriptor < 0 || ftruncate(descriptor, (off_t)most_arena_bytes))
         return false;
-    void *a = mmap(NULL, arena_bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
-    void *b =
-        mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
-    if (a == MAP_FAILED || b == MAP_FAILED)
-        return false;
+    void *a = MAP_FAILED, *b = MAP_FAILED;
+    for (arena_bytes = most_arena_bytes; b == MAP_FAILED; arena_bytes /= 2) {
+        if (arena_bytes < least_arena_bytes)
+            return false;
+        a = view(PROT_NONE);
+        b = a == MAP_FAILED ? a : view(PROT_READ | PROT_WRITE);
+        if (a != MAP_FAILED && b == MAP_FAILED)
+            munmap(a, arena_bytes);
+    }
+    arena_bytes *= 2;                       /* the loop's last step */
     madvise(a, arena_bytes, MADV_DONTFORK); /* as the driver's own mappings */
     madvise(b, arena_bytes, MADV_DONTFORK);
     madvise(b, arena_bytes, MADV_DONTDUMP);

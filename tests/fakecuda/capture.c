@@ -1,6 +1,6 @@
-/* Capture: operations of a stream become nodes of a graph. A wait for a captured event brings another
- * stream into the capture. Calls that a capture forbids are refused, and the capture is void from
- * then on.
+/* Capture: operations of a stream become nodes of a graph. A wait for a captured event brings
+ * another stream into the capture. Calls that a capture forbids are refused, and the capture is
+ * void from then on.
  */
 #include "fake.h"
 #include <stdlib.h>

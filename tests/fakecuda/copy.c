@@ -1,7 +1,7 @@
 /* Copies. All forms become one operation on a box of bytes: width x height x depth.
  *
- * A host operand is pageable, pinned or managed. A copy from pageable memory takes the bytes when it
- * is called. A copy to pageable memory, and a synchronous one, returns when it is done. So the
+ * A host operand is pageable, pinned or managed. A copy from pageable memory takes the bytes when
+ * it is called. A copy to pageable memory, and a synchronous one, returns when it is done. So the
  * memory of the program may go at once, as with the real driver. Pinned operands are read and
  * written when the stream gets there.
  */

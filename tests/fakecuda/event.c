@@ -10,10 +10,10 @@ struct record_op {
 
 static void record_run(struct op *op, struct CUstream_st *stream)
 {
-    (void)stream;
     struct record_op *record = (struct record_op *)op;
     pthread_mutex_lock(&record->event->lock);
     record->event->time_ns = fake_clock_ns();
+    fake_clock_join(record->event->acquired, stream->acquired);
     pthread_mutex_unlock(&record->event->lock);
 }
 
@@ -22,12 +22,15 @@ static const struct op_class record_class = {"event record", CU_GRAPH_NODE_TYPE_
 
 struct wait_op {
     struct op op;
+    CUevent event;
 };
 
 static void wait_run(struct op *op, struct CUstream_st *stream)
 {
-    (void)op;
-    (void)stream;
+    CUevent event = ((struct wait_op *)op)->event;
+    pthread_mutex_lock(&event->lock);
+    fake_clock_join(stream->acquired, event->acquired);
+    pthread_mutex_unlock(&event->lock);
 }
 
 static const struct op_class wait_class = {"event wait", CU_GRAPH_NODE_TYPE_WAIT_EVENT, wait_run,
@@ -48,6 +51,8 @@ API cuEventCreate(CUevent *event, unsigned flags)
     made->flags = flags;
     made->context = context;
     made->alive = true;
+    if (fake_set.races)
+        made->acquired = calloc(MOST_SLOTS, sizeof(*made->acquired));
     pthread_mutex_init(&made->lock, NULL);
     *event = made;
     return CUDA_SUCCESS;
@@ -151,6 +156,7 @@ API cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags)
     if (!op)
         DONE(CUDA_ERROR_OUT_OF_MEMORY);
     op->op.clock = clock;
+    op->event = event;
     fake_op_after(&op->op, on, seq);
     DONE(fake_enqueue(stream, &op->op));
 }

@@ -3,9 +3,11 @@
 
 /* Declarations that the files of the fake driver share.
  *
- * Locks, from the first taken to the last: `fake_control` (contexts, modules, captures, graphs), a
- * stream's lock (in a scheduled run: `sched_lock`, one for all streams), `memory_lock` (address
- * ranges, residency and bytes). Reports take their own lock, last of all.
+ * Locks, from the first taken to the last:
+ * - `fake_control`: contexts, modules, captures, graphs.
+ * - A stream's lock. In a scheduled run that is `sched_lock`, one for all streams.
+ * - `memory_lock`: address ranges, residency and bytes.
+ * Reports take their own lock, last of all.
  */
 
 #pragma GCC visibility push(default)
@@ -203,7 +205,9 @@ struct CUstream_st {
     bool active;
     struct capture *capture;
     struct node_set tails; /* in a capture: the next operation comes after these */
-    uint64_t *clock;
+    /* For the race check. What operations come before the last one taken, before the one that runs
+     * by way of words in memory, and before all that is done. */
+    uint64_t *clock, *acquired, *done_clock;
 };
 
 extern pthread_mutex_t sched_lock;
@@ -241,7 +245,7 @@ struct CUevent_st {
     struct CUstream_st *stream; /* of the last record, or NULL */
     uint64_t seq;
     uint64_t time_ns;
-    uint64_t *clock; /* for the race check */
+    uint64_t *clock, *acquired; /* for the race check, as those of the stream */
     bool alive;
     struct capture *capture; /* if recorded in one: the nodes that it stands for */
     struct node_set nodes;
@@ -336,17 +340,29 @@ bool fake_managed_touch(struct range *range, CUdeviceptr address, size_t bytes, 
                         int mode);
 size_t fake_managed_evict(int device, size_t bytes);
 
-/* The bytes of an access by a device, or NULL after a report. device -1 is a copy engine that
- * reads host memory too. memory_lock is taken. */
+/* The bytes of an access by the context's device, or NULL after a report. It takes memory_lock. */
 void *fake_access(CUcontext context, struct op *op, struct CUstream_st *stream, CUdeviceptr address,
                   size_t bytes, int mode, const char *who);
 /* Is it device memory (of any kind) that the driver knows? */
 bool fake_is_known(const void *pointer, struct range *copy);
 /* Besides those of fakecuda.h. A discard excludes everything else, prefetches included. */
-enum { MODE_ATOMIC = 4, MODE_DISCARD = 8, MODE_PREFETCH = 16 };
+enum {
+    MODE_ATOMIC = 4,
+    MODE_DISCARD = 8,
+    MODE_PREFETCH = 16,
+    MODE_ACQUIRE = 32,
+    MODE_RELEASE = 64
+};
 void fake_race_check(struct range *range, struct op *op, struct CUstream_st *stream, size_t offset,
                      size_t bytes, int mode, const char *who);
 void fake_race_forget(struct range *range);
+void fake_clock_join(uint64_t *clock, const uint64_t *other); /* either may be NULL */
+/* An operation reads or writes a word that orders streams. memory_lock held. */
+void fake_race_word(struct op *op, struct CUstream_st *stream, CUdeviceptr address, int mode);
+void fake_race_write(CUdeviceptr address, uint64_t value);
+void fake_race_wait(struct CUstream_st *stream, CUdeviceptr address, uint64_t value);
+/* What some host thread knows to be done comes before what the stream does from here on. */
+void fake_race_host(struct CUstream_st *stream);
 CUresult fake_free_now(struct range *range);
 void fake_pool_trim_stream(struct CUstream_st *stream);
 

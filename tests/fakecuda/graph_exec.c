@@ -1,6 +1,6 @@
-/* Executable graphs. A launch is one operation of its stream. It takes a copy of the nodes, so later
- * updates are for later launches. The nodes run one after another, in a random order that the
- * dependencies permit.
+/* Executable graphs. A launch is one operation of its stream. It takes a copy of the nodes, so
+ * later updates are for later launches. The nodes run one after another, in a random order that
+ * the dependencies permit.
  */
 #include "fake.h"
 #include <stdlib.h>

@@ -49,7 +49,8 @@ static void call_yield(struct fakecuda_kernel *kernel)
 
 static unsigned call_atomic_add(struct fakecuda_kernel *kernel, CUdeviceptr address, unsigned value)
 {
-    _Atomic unsigned *at = call_access(kernel, address, 4, MODE_ATOMIC);
+    _Atomic unsigned *at =
+        call_access(kernel, address, 4, MODE_ATOMIC | MODE_ACQUIRE | MODE_RELEASE);
     return atomic_fetch_add(at, value);
 }
 

@@ -1,9 +1,10 @@
-/* Managed memory: which processor has each page. In truth all bytes are host memory, so residency is
- * bookkeeping, and the host's view of the address is opened and closed with it. A host access to a
- * page on a device is a fault here, too, and brings the page to the host.
+/* Managed memory: which processor has each page. In truth all bytes are host memory, so residency
+ * is bookkeeping, and the host's view of the address is opened and closed with it. A host access
+ * to a page on a device is a fault here, too, and brings the page to the host.
  *
  * A device access to a page elsewhere:
- * - A page on the host is used remotely if the range prefers the host or is accessed by the device.
+ * - A page on the host is used remotely if the range prefers the host or is accessed by the
+ *   device.
  * - Other pages migrate. A device without room evicts its least recently used managed pages.
  */
 #include "fake.h"

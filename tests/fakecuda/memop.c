@@ -53,13 +53,20 @@ static void memop_run(struct op *op, struct CUstream_st *stream)
 {
     const struct memop_op *memop = (const struct memop_op *)op;
     void *at = fake_access(stream->context, op, stream, memop->address, memop->wide ? 8 : 4,
-                           MODE_ATOMIC, "a memory operation");
+                           MODE_ATOMIC | (memop->waits ? MODE_ACQUIRE : MODE_RELEASE),
+                           "a memory operation");
+    if (at && memop->waits) {
+        uint64_t now =
+            memop->wide ? atomic_load((_Atomic uint64_t *)at) : atomic_load((_Atomic uint32_t *)at);
+        fake_race_wait(stream, memop->address, now);
+    }
     if (!at || memop->waits)
         return;
     if (memop->wide)
         atomic_store((_Atomic uint64_t *)at, memop->value);
     else
         atomic_store((_Atomic uint32_t *)at, (uint32_t)memop->value);
+    fake_race_write(memop->address, memop->value);
 }
 
 static const struct op_class memop_class = {"memory operation", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,

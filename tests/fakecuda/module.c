@@ -1,5 +1,6 @@
-/* Modules, libraries and kernels. The image is a struct of the program, see fakecuda.h. A library is
- * a module that each context loads when it first needs it; here its functions serve all contexts.
+/* Modules, libraries and kernels. The image is a struct of the program, see fakecuda.h. A library
+ * is a module that each context loads when it first needs it; here its functions serve all
+ * contexts.
  */
 #include "fake.h"
 #include <stdlib.h>

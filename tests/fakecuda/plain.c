@@ -123,6 +123,7 @@ static CUresult host_allocate(void **pointer, size_t bytes, unsigned flags)
 {
     CUcontext context;
     TRY(fake_usable(&context));
+    TRY(fake_capture_unsafe());
     if (!pointer || !bytes || flags > 7)
         DONE(CUDA_ERROR_INVALID_VALUE);
     if (fake_fault(FAULT_HOST))
@@ -187,6 +188,7 @@ API cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
 {
     CUcontext context;
     TRY(fake_usable(&context));
+    TRY(fake_capture_unsafe());
     if (!pointer || !bytes || flags > 15)
         DONE(CUDA_ERROR_INVALID_VALUE);
     if (fake_fault(FAULT_HOST))

@@ -1,6 +1,6 @@
-/* Stream-ordered allocation. An address is known at once, but the block lives from its allocation to
- * its release in the order of the stream. A released block serves the same stream again at once,
- * and other streams when the release is done. Idle blocks above the pool's threshold go when
+/* Stream-ordered allocation. An address is known at once, but the block lives from its allocation
+ * to its release in the order of the stream. A released block serves the same stream again at
+ * once, and other streams when the release is done. Idle blocks above the pool's threshold go when
  * somebody waits for the stream; here: at the next call that needs memory.
  */
 #include "fake.h"
@@ -118,9 +118,10 @@ static void life_run(struct op *op, struct CUstream_st *stream)
     struct range *range = fake_range_find(life->address);
     if (range) {
         range->live = life->begins;
-        if (fake_set.races && op->clock)
-            fake_race_check(range, op, stream, 0, range->bytes, FAKECUDA_WRITE,
-                            life->begins ? "an allocation" : "a release");
+        if (life->begins)
+            fake_race_forget(range); /* its block was idle */
+        else
+            fake_race_check(range, op, stream, 0, range->bytes, FAKECUDA_WRITE, "a release");
         memset(range->alias, 0xA5, range->bytes < 65536 ? range->bytes : 65536);
     }
     pthread_mutex_unlock(&memory_lock);

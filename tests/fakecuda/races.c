@@ -4,7 +4,8 @@
  * access that conflicts must come after by the order of streams, events and host waits, whatever
  * really happened first. That order is a vector clock: for each stream, the number of its last
  * operation before this one. A wait of the host orders what any thread enqueues afterwards.
- * Atomic accesses exclude plain ones only. What two streams with one slot do is not told apart.
+ * Atomic accesses exclude plain ones only. They order what their streams do before and after.
+ * Streams with one slot are not told apart.
  */
 #include "fake.h"
 #include <stdlib.h>
@@ -39,6 +40,49 @@ static bool conflict(int a, int b)
     return writes(a) || writes(b) || ((a | b) & MODE_ATOMIC && writes(a | b));
 }
 
+/* Words by which streams wait for each other, with the clocks of those who wrote there. */
+static struct word {
+    CUdeviceptr address;
+    uint64_t value; /* that a stream wrote last */
+    uint64_t clock[MOST_SLOTS];
+} words[256]; /* under memory_lock */
+
+void fake_race_word(struct op *op, struct CUstream_st *stream, CUdeviceptr address, int mode)
+{
+    struct word *word = &words[address / 4 % 256];
+    if (!fake_set.races || !op || !op->clock)
+        return;
+    if (word->address != address)
+        memset(word, 0, sizeof(*word));
+    word->address = address;
+    if (mode & MODE_ACQUIRE)
+        fake_clock_join(stream->acquired, word->clock);
+    if (mode & MODE_RELEASE) {
+        fake_clock_join(word->clock, op->clock);
+        fake_clock_join(word->clock, stream->acquired);
+    }
+}
+
+void fake_race_write(CUdeviceptr address, uint64_t value)
+{
+    struct word *word = &words[address / 4 % 256];
+    pthread_mutex_lock(&memory_lock);
+    if (word->address == address)
+        word->value = value;
+    pthread_mutex_unlock(&memory_lock);
+}
+
+/* The host wrote the word if no stream wrote this value. */
+void fake_race_wait(struct CUstream_st *stream, CUdeviceptr address, uint64_t value)
+{
+    const struct word *word = &words[address / 4 % 256];
+    pthread_mutex_lock(&memory_lock);
+    bool by_stream = word->address == address && word->value == value;
+    pthread_mutex_unlock(&memory_lock);
+    if (!by_stream)
+        fake_race_host(stream);
+}
+
 void fake_race_check(struct range *range, struct op *op, struct CUstream_st *stream, size_t offset,
                      size_t bytes, int mode, const char *who)
 {
@@ -58,7 +102,8 @@ void fake_race_check(struct range *range, struct op *op, struct CUstream_st *str
         if (r->first >= offset + bytes || offset >= r->last)
             continue;
         bool ordered = r->stream == stream || r->stream->slot == stream->slot ||
-                       r->seq <= op->clock[r->stream->slot];
+                       r->seq <= op->clock[r->stream->slot] ||
+                       r->seq <= stream->acquired[r->stream->slot];
         if (!ordered && conflict(r->mode, mode)) {
             fake_violation("race",
                            "%s in stream %llu and an access in stream %llu to byte %zu "

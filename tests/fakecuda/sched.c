@@ -153,8 +153,9 @@ static void scheduled_worker(struct CUstream_st *stream)
         pthread_mutex_unlock(&sched_lock);
         perform(stream, op);
         uint64_t seq = op->seq;
-        fake_op_free(op);
         pthread_mutex_lock(&sched_lock);
+        fake_clock_join(stream->done_clock, op->clock);
+        fake_clock_join(stream->done_clock, stream->acquired);
         stream->state = STREAM_IDLE;
         atomic_store_explicit(&stream->completed, seq, memory_order_release);
         if (!stream->head)
@@ -163,6 +164,9 @@ static void scheduled_worker(struct CUstream_st *stream)
             pthread_cond_broadcast(&done);
         holder = NULL;
         choose();
+        pthread_mutex_unlock(&sched_lock);
+        fake_op_free(op);
+        pthread_mutex_lock(&sched_lock);
     }
 }
 

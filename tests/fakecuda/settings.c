@@ -1,7 +1,7 @@
 /* What the environment asks for: the card, its memory, the schedule, and which calls fail.
  *
- * FAKECUDA_FAULTS is a list such as "alloc:17,map:3+,prefetch:10%": the 17th allocation fails, every
- * cuMemMap from the third on, every tenth prefetch.
+ * FAKECUDA_FAULTS is a list such as "alloc:17,map:3+,prefetch:10%": the 17th allocation fails,
+ * every cuMemMap from the third on, every tenth prefetch.
  */
 #include "fake.h"
 #include <stdlib.h>
@@ -68,7 +68,7 @@ void fake_settings_read(void)
     fake_set.lazy_us = (unsigned)number_of("FAKECUDA_LAZY_US", 200);
     fake_set.fast = number_of("FAKECUDA_FAST", 0);
     fake_set.host_waits = number_of("FAKECUDA_HOST_WAITS", 1);
-    fake_set.races = number_of("FAKECUDA_RACES", 0);
+    fake_set.races = number_of("FAKECUDA_RACES", 0) && !fake_set.fast;
     fake_set.host_faults = number_of("FAKECUDA_HOST_FAULTS", 1);
     fake_set.strict = number_of("FAKECUDA_STRICT", 1);
     fake_set.newer_variant = number_of("FAKECUDA_NEWER", 0);

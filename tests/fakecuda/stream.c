@@ -45,6 +45,16 @@ void fake_op_free(struct op *op)
     free(op);
 }
 
+static void start_clocks(struct CUstream_st *stream)
+{
+    uint64_t *all = calloc(3 * MOST_SLOTS, sizeof(*all));
+    if (!all)
+        abort();
+    stream->clock = all;
+    stream->acquired = all + MOST_SLOTS;
+    stream->done_clock = all + 2 * MOST_SLOTS;
+}
+
 CUresult fake_stream_new(CUcontext context, unsigned flags, int priority, struct CUstream_st **to)
 {
     struct CUstream_st *stream = calloc(1, sizeof(*stream));
@@ -62,7 +72,7 @@ CUresult fake_stream_new(CUcontext context, unsigned flags, int priority, struct
     pthread_cond_init(&stream->wake, NULL);
     stream->lock = fake_set.fast ? &stream->own : &sched_lock;
     if (fake_set.races)
-        stream->clock = calloc(MOST_SLOTS, sizeof(*stream->clock));
+        start_clocks(stream);
     struct CUstream_st *first = atomic_load(&context->streams);
     do
         stream->next = first;
@@ -113,11 +123,25 @@ void fake_op_after(struct op *op, struct CUstream_st *on, uint64_t seq)
 }
 
 /* The clock of an operation: for each slot, the last operation that is surely before it. */
-static void join(uint64_t *clock, const uint64_t *other)
+void fake_clock_join(uint64_t *clock, const uint64_t *other)
 {
-    for (int i = 0; other && i < MOST_SLOTS; i++)
+    for (int i = 0; clock && other && i < MOST_SLOTS; i++)
         if (other[i] > clock[i])
             clock[i] = other[i];
+}
+
+static void join_observed(uint64_t *clock)
+{
+    for (int i = 0; clock && i < MOST_SLOTS; i++) {
+        uint64_t seen = atomic_load(&observed[i]);
+        if (seen > clock[i])
+            clock[i] = seen;
+    }
+}
+
+void fake_race_host(struct CUstream_st *stream)
+{
+    join_observed(stream->acquired);
 }
 
 static void set_clock(struct CUstream_st *stream, struct op *op)
@@ -125,16 +149,13 @@ static void set_clock(struct CUstream_st *stream, struct op *op)
     for (unsigned i = 0; i < op->dep_count; i++) {
         const struct CUstream_st *on = op->deps[i].stream;
         if (op->deps[i].seq == atomic_load(&on->enqueued))
-            join(stream->clock, on->clock); /* else the operation brings the event's clock */
+            fake_clock_join(stream->clock,
+                            on->clock); /* else the operation brings the event's clock */
         if (op->deps[i].seq > stream->clock[on->slot])
             stream->clock[on->slot] = op->deps[i].seq;
     }
-    join(stream->clock, op->clock);
-    for (int i = 0; i < MOST_SLOTS; i++) {
-        uint64_t seen = atomic_load(&observed[i]);
-        if (seen > stream->clock[i])
-            stream->clock[i] = seen;
-    }
+    fake_clock_join(stream->clock, op->clock);
+    join_observed(stream->clock);
     stream->clock[stream->slot] = op->seq;
     free(op->clock);
     op->clock = malloc(MOST_SLOTS * sizeof(*op->clock));
@@ -206,14 +227,23 @@ CUresult fake_enqueue(struct CUstream_st *stream, struct op *op)
     return CUDA_SUCCESS;
 }
 
+static void observe_slot(int at, uint64_t seq)
+{
+    uint64_t seen = atomic_load(&observed[at]);
+    while (seen < seq && !atomic_compare_exchange_weak(&observed[at], &seen, seq))
+        ;
+}
+
+/* What comes before the operation is done, too. */
 void fake_observe(struct CUstream_st *stream, uint64_t seq)
 {
     if (!fake_set.races)
         return;
-    _Atomic uint64_t *slot_observed = &observed[stream->slot];
-    uint64_t seen = atomic_load(slot_observed);
-    while (seen < seq && !atomic_compare_exchange_weak(slot_observed, &seen, seq))
-        ;
+    observe_slot(stream->slot, seq);
+    pthread_mutex_lock(stream->lock);
+    for (int i = 0; i < MOST_SLOTS; i++)
+        observe_slot(i, stream->done_clock[i]);
+    pthread_mutex_unlock(stream->lock);
 }
 
 void fake_wait_context(CUcontext context)

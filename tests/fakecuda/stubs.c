@@ -1,4 +1,5 @@
-/* Every name that the real library exports exists here, too. A function that the fake lacks says so.
+/* Every name that the real library exports exists here, too. A function that the fake lacks says
+ * so.
  *
  * The definitions are weak, so that those of the other files take their place. This file sees no
  * prototypes: here every function has the same type.

@@ -2,7 +2,8 @@
  *
  * A handle owns a piece of the arena's memory file. A mapping names a handle and who may use it. A
  * mapping that the host may use is a second mapping of the file at the reserved address.
- * cuMemUnmap does not wait for kernels: one that is under way finds nothing there.
+ *
+ * cuMemUnmap does not wait for kernels: one that runs finds nothing there.
  */
 #include "fake.h"
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Asks for libcuda.so.1 as programs do (or for argv[1]), and calls functions that it only forwards.
- * Prints where the library is, and each result twice: of the call that looks the function up, and of
- * the next one. */
+ * Prints where the library is, and each result twice: of the call that looks the function up, and
+ * of the next one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -15,7 +15,7 @@ static const struct {
     int version;
 } rows[] = {
 #define FAKE_VERSION(base, symbol, version) {#base, #symbol, version},
-#include "versions.def"
+#include "../fakecuda/versions.def"
 };
 
 static int driver_version(void)
@@ -160,6 +160,57 @@ int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
 {
     (void)to;
     return (cuMemsetD8_v2(from, 0, bytes) == 0) + (cuMemcpyAsync(from, from, bytes, NULL) == 0);
+}
+
+/* A graph is an array of nodes that the program makes, after its length. The parameters of a node
+ * are those of the driver's structs. */
+struct node {
+    int type; /* 1: copy, 2: memset, 4: graph */
+    size_t bytes;
+    const void *parameters;
+};
+
+struct graph {
+    size_t count;
+    const struct node *nodes;
+};
+
+int cuGraphGetNodes(const struct graph *graph, const struct node **nodes, size_t *count)
+{
+    for (size_t i = 0; nodes && i < graph->count; i++)
+        nodes[i] = &graph->nodes[i];
+    *count = graph->count;
+    return 0;
+}
+
+int cuGraphNodeGetType(const struct node *node, int *type)
+{
+    *type = node->type;
+    return 0;
+}
+
+int cuGraphMemcpyNodeGetParams(const struct node *node, void *parameters)
+{
+    memcpy(parameters, node->parameters, node->bytes);
+    return 0;
+}
+
+int cuGraphMemsetNodeGetParams(const struct node *node, void *parameters)
+{
+    return cuGraphMemcpyNodeGetParams(node, parameters);
+}
+
+int cuGraphChildGraphNodeGetGraph(const struct node *node, const void **graph)
+{
+    *graph = node->parameters;
+    return 0;
+}
+
+int cuGraphInstantiateWithFlags(const void **exec, const void *graph, unsigned long long flags)
+{
+    (void)flags;
+    *exec = graph;
+    return 0;
 }
 
 /* All arguments that a function of the driver can have: in registers, on the stack, in a vector. */

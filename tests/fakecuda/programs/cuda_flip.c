@@ -1,7 +1,9 @@
 /* Memory that changes its place at a stable address, between device and host handles, while other
- * streams work. To plant errors: --flip-early does not wait for the kernel; --no-access leaves out
- * cuMemSetAccess; --unmapped launches a kernel on an address without memory; --touch reads device
- * memory in the host.
+ * streams work.
+ *
+ * To plant errors, `--flip-early` does not wait for the kernel, and `--no-access` leaves out
+ * cuMemSetAccess. `--unmapped` launches a kernel on an address without memory. `--touch` reads
+ * device memory in the host.
  */
 #include "words.h"
 

@@ -1,5 +1,5 @@
-/* Graphs: a capture over two streams, launched again and again, updated, and built by hand. Calls that
- * a capture forbids get the driver's errors, and the capture is void.
+/* Graphs: a capture over two streams, launched again and again, updated, and built by hand. Calls
+ * that a capture forbids get the driver's errors, and the capture is void.
  *
  * Options: --launches=N. To plant an error: --alloc-in-capture.
  */

@@ -1,5 +1,5 @@
-/* The cost of a launch call: time of a loop of launches of an empty kernel with 256 bytes of
- * parameters, in 1 to N threads with a stream each. Prints nanoseconds for each launch. It needs
+/* The cost of a launch call. The kernel is empty and has 256 bytes of parameters. Each thread has a
+ * stream of its own. Prints nanoseconds for each launch. It needs
  * FAKECUDA_FAST=1 to mean anything.
  *
  * Options: --threads=N --launches=N.

@@ -1,7 +1,8 @@
 /* Managed memory: prefetches, advice, discards, waits for values, and more than the device holds.
  *
  * Options: --buffers=N --words=N --passes=N. To plant an error: --discard-live discards what is
- * needed; --discard-race discards in a stream of its own, without a wait.
+ * needed. --discard-race discards in another stream, without a wait. --drop-value leaves out a wait
+ * for a value.
  */
 #include "words.h"
 
@@ -54,6 +55,14 @@ int main(int count, char **arguments)
                          (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}));
     CHECK(mix_words(x[0], x[0], words, passes, compute));
     CHECK(cuStreamSynchronize(compute));
+    /* Two streams write the same words, one after the other by way of a word in memory. */
+    CHECK(mix_words(x[1 % buffers], x[0], words, 20, mover));
+    CHECK(cuStreamWriteValue32_v2(mover, flag_at, ++ticket, 0));
+    if (!option(count, arguments, "drop-value", 0))
+        CHECK(cuStreamWaitValue32_v2(compute, flag_at, ticket, CU_STREAM_WAIT_VALUE_GEQ));
+    CHECK(fill_words(x[1 % buffers], words, 1 % buffers, compute));
+    for (unsigned pass = 0; pass < passes + (buffers == 1); pass++)
+        CHECK(mix_words(x[1 % buffers], x[1 % buffers], words, pass, compute));
     if (option(count, arguments, "discard-live", 0))
         CHECK(cuMemDiscardBatchAsync(&x[0], &bytes, 1, 0, compute));
     if (option(count, arguments, "discard-race", 0)) {

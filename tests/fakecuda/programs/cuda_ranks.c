@@ -1,8 +1,8 @@
 /* Ranks that wait for each other within kernels, as collectives do. Each rank is a thread, with a
  * device of its own or a share of device 0. In each round all kernels must run at the same time.
  *
- * Options: --ranks=N --rounds=N --devices=N. To plant an error: --no-peer uses peers' memory without
- * access to it.
+ * Options: --ranks=N --rounds=N --devices=N. To plant an error: --no-peer uses peers' memory
+ * without access to it.
  */
 #include "words.h"
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* Random operations in random streams. What a buffer needs is ordered by events, as a careful program
- * does. A shadow in host memory does the same, one after another. In the end all bytes are equal.
+/* Random operations in random streams. What a buffer needs is ordered by events, as a careful
+ * program does. A shadow in host memory does the same, one after another. In the end all bytes are
+ * equal.
  *
  * Options: --seed=N --operations=N --buffers=N --streams=N --words=N --managed. To plant an error:
  * --drop=N leaves out every N-th wait.

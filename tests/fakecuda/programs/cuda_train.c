@@ -1,10 +1,10 @@
 /* A program shaped like a training: layers, forward, backward, SGD, with an allocation for each
- * activation and gradient, as a framework without a cache makes them. The result is compared, bit
- * for bit, to a serial run of the same kernels on plain host memory.
+ * activation and gradient, as frameworks make them. The result is compared, bit for bit, to a
+ * serial run of the same kernels on plain host memory.
  *
  * Options: --layers=N --bytes=N --iterations=N --streams=N --async-alloc --graphs --hidden
- * --threads=N --managed --serial. To plant an error: --drop-wait, --free-early.
- * Exit code: 0, 1 if results differ, 3 if a call fails.
+ * --threads=N --managed --serial. To plant an error: --drop-wait, --free-early. Exit code: 0, 1 if
+ * results differ, 3 if a call fails.
  */
 #include "driver.h"
 #include <pthread.h>
@@ -118,7 +118,7 @@ static const struct fakecuda_entry kernels[KERNELS] = {
 static const struct fakecuda_global globals[] = {{"cell", 8, NULL}};
 static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, globals};
 
-/* --- a device: the driver's, or plain host memory ---------------------------------------------- */
+/* --- a device: the driver's, or plain host memory -------------------------------------------- */
 
 static struct {
     long layers, bytes, iterations, streams, threads;
@@ -236,7 +236,7 @@ static void to_host(struct machine *m, void *to, CUdeviceptr from, size_t bytes)
     CHECK(cuStreamSynchronize(m->now));
 }
 
-/* --- the training ------------------------------------------------------------------------------ */
+/* --- the training ---------------------------------------------------------------------------- */
 
 struct net {
     CUdeviceptr weights[MOST_LAYERS], gradients[MOST_LAYERS], kept[MOST_LAYERS];

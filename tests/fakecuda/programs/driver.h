@@ -1,11 +1,11 @@
 #ifndef PROGRAM_DRIVER_H
 #define PROGRAM_DRIVER_H
 
-/* What the programs of the driver API share. A failed call ends the program with exit code 3 and the
- * name of the error.
+/* What the programs of the driver API share. A failed call ends the program with exit code 3 and
+ * the name of the error.
  */
 
-#include "fakecuda.h"
+#include "../fakecuda.h"
 #include <stdio.h>
 #include <stdlib.h>
 
