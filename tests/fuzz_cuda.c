@@ -3,8 +3,8 @@
  *     fuzz_cuda [--seeds N] [--first S] [--jobs J] [--show]
  *
  * A seed gives the program, its threads and streams, the budget, and the schedule of the fake. The
- * child fails if a byte differs from a serial run, if the driver would have refused a call, if the
- * device ever has more bytes than the budget, if it hangs, or by a signal. */
+ * child fails if a byte differs from a serial run, or if the driver would have refused a call. It
+ * also fails if the device ever has more bytes than the budget, and if it hangs. */
 #include "cuda_program.h"
 
 struct run {

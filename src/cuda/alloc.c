@@ -183,9 +183,11 @@ static void note_alloc(struct ebb_cuda *engine, uint32_t block)
     count_live(engine);
     if (entry->is_small)
         return;
-    struct ebb_event event = ebb__cuda_event(entry, EBB_EVENT_ALLOC, 0);
+    struct ebb_event event;
+    ebb__cuda_event(&event, entry, EBB_EVENT_ALLOC, 0);
     ebb__clock_event(engine->clock, &event);
     ebb__cuda_step(engine, EBB_EVENT_ALLOC, 0, block);
+    ebb__cuda_note_plan(engine);
 }
 
 static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
@@ -333,11 +335,13 @@ static void free_small(struct ebb_cuda *engine, uint32_t block, const struct cud
 static void free_large(struct ebb_cuda *engine, uint32_t block, const struct cuda_passages *before)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
-    struct ebb_event event = ebb__cuda_event(entry, EBB_EVENT_FREE, 0);
+    struct ebb_event event;
+    ebb__cuda_event(&event, entry, EBB_EVENT_FREE, 0);
     ebb__clock_event(engine->clock, &event);
     free_units(engine, entry, before);
     entry->state = CUDA_BLOCK_FREE; /* no action may move it any more */
     ebb__cuda_step(engine, EBB_EVENT_FREE, 0, block);
+    ebb__cuda_note_plan(engine);
     ebb__table_give(&engine->table, block);
 }
 
