@@ -220,7 +220,9 @@ static bool make_resources(struct cuda_mover *mover)
                CUDA_SUCCESS &&
            make_lane(mover, &mover->lanes.in) && make_lane(mover, &mover->lanes.out) &&
            driver->cuEventCreate(&mover->lanes.in_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-           driver->cuEventCreate(&mover->lanes.out_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+           driver->cuEventCreate(&mover->lanes.out_event, CU_EVENT_DISABLE_TIMING) ==
+               CUDA_SUCCESS &&
+           driver->cuEventCreate(&mover->lanes.between, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
 }
 
 static void free_resources(struct cuda_mover *mover)
@@ -234,6 +236,8 @@ static void free_resources(struct cuda_mover *mover)
         driver->cuEventDestroy_v2(mover->lanes.in_event);
     if (mover->lanes.out_event)
         driver->cuEventDestroy_v2(mover->lanes.out_event);
+    if (mover->lanes.between)
+        driver->cuEventDestroy_v2(mover->lanes.between);
     if (mover->lanes.flag)
         driver->cuMemFreeHost((void *)mover->lanes.flag);
 }

@@ -25,6 +25,7 @@ struct cuda_side {   /* the request that is being carried out: private to the th
 struct cuda_lanes {
     CUstream in, out;
     CUevent in_event, out_event; /* behind the newest transfer */
+    CUevent between;             /* what *out* destroys comes after what *in* has queued */
     bool is_in_event_recorded;
     _Atomic uint32_t *flag; /* pinned: the newest arrival */
     CUdeviceptr flag_on_device;

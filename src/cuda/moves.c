@@ -94,6 +94,14 @@ static void give_up_piece(struct cuda_mover *mover, const struct cuda_move *move
     side->failures = 0;
 }
 
+/* The counter of arrivals has told so already, but the driver does not know what it means. */
+static void order_lanes(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    if (driver->cuEventRecord(mover->lanes.between, mover->lanes.in) == CUDA_SUCCESS)
+        driver->cuStreamWaitEvent(mover->lanes.out, mover->lanes.between, 0);
+}
+
 static bool start_piece(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->going_out;
@@ -101,6 +109,8 @@ static bool start_piece(struct cuda_mover *mover, const struct cuda_move *move)
     CUdeviceptr first = ebb__table_address(mover->config.table, side->piece_first);
     uint64_t bytes = unit_bytes(side->piece_count);
     CUresult result;
+    if (move->kind != CUDA_MOVE_EVICT)
+        order_lanes(mover);
     if (move->kind == CUDA_MOVE_DROP)
         result = backing->ops->drop(backing, first, bytes, mover->lanes.out);
     else if (move->kind == CUDA_MOVE_FORGET)
