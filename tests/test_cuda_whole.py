@@ -21,7 +21,7 @@ FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakecuda")
 LIBRARY = os.path.join(BIN, "libebb_cuda_alone.so")
 SEEDS = int(os.environ.get("EBB_CUDA_SEEDS", "6"))
 MIB = 1 << 20
-TRAININGS = [[], ["--streams=4", "--async-alloc"], ["--graphs"], ["--hidden"], ["--threads=3"],
+TRAININGS = [[], ["--streams=4", "--async-alloc"], ["--graphs"], ["--hidden"],
              ["--bytes=3000000", "--layers=6"]]
 
 
@@ -37,10 +37,10 @@ def through(command, **variables):
 
 
 class Whole(unittest.TestCase):
-    def same(self, command, **variables):
+    def same(self, command, seeds=SEEDS, **variables):
         plain = run(command, LD_LIBRARY_PATH=FAKE)
         self.assertEqual(0, plain.returncode, plain.stderr)
-        for seed in range(1, SEEDS + 1):
+        for seed in range(1, seeds + 1):
             done = through(command, FAKECUDA_SEED=seed, EBB_ALONE_CHAOS=7 * seed, **variables)
             self.assertEqual((plain.stdout, 0, ""), (done.stdout, done.returncode, done.stderr),
                              f"{command}, seed {seed}")
@@ -66,6 +66,12 @@ class Whole(unittest.TestCase):
 
     def test_fork(self):
         self.same(["cuda_fork"])
+
+    def test_threads(self):
+        """Three trainings at a time, each on a stream of its own."""
+        self.same(["cuda_train", "--threads=3"], seeds=1)
+        self.same(["cuda_train", "--threads=3"], seeds=1, EBB_ALONE_BUDGET=24 * MIB,
+                  FAKECUDA_BUDGET=24 * MIB)
 
     def test_bytes_on_the_device(self):
         """The training needs 43 MiB. It gets 24, and never has more on the device."""
