@@ -208,6 +208,11 @@ static void sweep_blocks(struct ebb_cuda *engine)
         if (slab->arrival && ebb__mover_is_over(engine->mover, slab->arrival))
             slab->arrival = 0;
     }
+    for (uint32_t i = 0; i < engine->table.unit_count; i++) {
+        struct cuda_unit *unit = &engine->pool.units[i];
+        if (unit->arrival && ebb__mover_is_over(engine->mover, unit->arrival))
+            unit->arrival = 0;
+    }
     for (uint32_t i = 0; i < engine->streams.used; i++) {
         struct cuda_stream *stream = &engine->streams.streams[i];
         if (stream->awaited && ebb__mover_is_over(engine->mover, stream->awaited))
