@@ -6,7 +6,7 @@ struct ebb_event ebb__cuda_event(const struct cuda_block *block, uint8_t kind, u
     return (struct ebb_event){.block = block->serial,
                               .size_bytes = kind == EBB_EVENT_ACCESS ? 0 : block->bytes,
                               .kind = kind,
-                              .access = access,
+                              .access = access <= EBB_ACCESS_WRITE ? access : EBB_ACCESS_WRITE,
                               .flags = kind == EBB_EVENT_ACCESS ? EBB_EVENT_ANNOUNCED : 0};
 }
 
