@@ -120,7 +120,8 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
         if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
             ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
             atomic_fetch_add(&engine->config.ring->counters.demand_faults, 1);
-            scratch->events[i].flags |= EBB_EVENT_DEMAND;
+            if (i < CUDA_MOST_EVENTS_A_WORK)
+                scratch->events[i].flags |= EBB_EVENT_DEMAND;
         }
     }
     return fits;
