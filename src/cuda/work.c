@@ -96,9 +96,9 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
 static void step_uses(struct ebb_cuda *engine, struct begun *begun)
 {
     const struct cuda_scratch *scratch = &engine->scratch;
-    uint32_t count = engine->plan.has_script ? scratch->count : 0; /* before, nothing is due */
     begun->absent_units = 0;
-    for (uint32_t i = 0; i < count && i < CUDA_MOST_EVENTS_A_WORK; i++)
+    uint32_t seen = engine->plan.has_script ? scratch->count : 0; /* before, nobody asks for it */
+    for (uint32_t i = 0; i < seen && i < CUDA_MOST_EVENTS_A_WORK; i++)
         if (!engine->table.blocks[scratch->blocks[i]].is_small)
             ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
     for (uint32_t i = 0; i < scratch->count; i++) {
