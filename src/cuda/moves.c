@@ -269,6 +269,7 @@ static void announce(struct cuda_mover *mover, const struct cuda_move *move)
             driver->cuEventRecord(mover->lanes.in_event, mover->lanes.in) == CUDA_SUCCESS;
     pthread_mutex_lock(&mover->lock);
     mover->in.issued++;
+    atomic_store_explicit(&mover->issued_arrival, move->arrival, memory_order_release);
     pthread_mutex_unlock(&mover->lock);
     progress(mover);
 }

@@ -178,6 +178,19 @@ static bool await_arrival(struct ebb_cuda *engine, const struct begun *begun)
     return true;
 }
 
+/* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
+static void queue_waits(struct ebb_cuda *engine, const struct begun *begun, bool *arrived, bool *ordered)
+{
+    if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
+        *arrived = begun->arrival == 0;
+        *ordered = true;
+        return;
+    }
+    /* Events first: behind a wait for an arrival they would depend on it. */
+    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
+    *arrived = await_arrival(engine, begun);
+}
+
 static void count_stall(struct ebb_cuda *engine, uint64_t since_ns)
 {
     atomic_fetch_add(&engine->config.ring->counters.stall_ns, ebb__now_ns() - since_ns);
@@ -191,6 +204,23 @@ static void wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
     while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
         nanosleep(&pause, NULL);
     count_stall(engine, since_ns);
+}
+
+/* The transfers are queued soon, but for those that wait for memory. Only then may the stream wait
+ * for them, and the calls of the program for the stream. */
+static void wait_for_issue(struct ebb_cuda *engine, const struct begun *begun, bool *arrived,
+                           bool *ordered)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    while (!ebb__mover_is_issued(engine->mover, begun->arrival) &&
+           !atomic_load(&engine->is_abandoned))
+        nanosleep(&pause, NULL);
+    count_stall(engine, since_ns);
+    if (!ebb__cuda_lock(engine))
+        return;
+    queue_waits(engine, begun, arrived, ordered);
+    ebb__cuda_unlock(engine);
 }
 
 /* Earlier work in a stream of which no event can be had now, since it is being captured. */
@@ -277,19 +307,6 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
     ebb__clock_work_begin(engine->clock, work->stream, scratch->events, kept, !work->is_captured);
 }
 
-/* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
-static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arrived, bool *ordered)
-{
-    if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
-        *arrived = begun->arrival == 0;
-        *ordered = true;
-        return;
-    }
-    /* Events first: behind a wait for an arrival they would depend on it. */
-    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
-    *arrived = await_arrival(engine, begun);
-}
-
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;
@@ -314,13 +331,16 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
     }
     look_at_blocks(engine, &begun);
-    if (!work->is_captured)
+    bool is_issued = !begun.arrival || ebb__mover_is_issued(engine->mover, begun.arrival);
+    if (!work->is_captured && is_issued)
         queue_waits(engine, &begun, &arrived, &ordered);
     if (begun.stream != CUDA_NO_STREAM)
         ebb__streams_begin(&engine->streams, begun.stream, work->order);
     note_uses(engine, work, &begun);
     sweep(engine);
     ebb__cuda_unlock(engine);
+    if (!work->is_captured && !is_issued)
+        wait_for_issue(engine, &begun, &arrived, &ordered);
     if (!ordered)
         wait_for_work(engine, &begun);
     if (!arrived)
