@@ -258,6 +258,7 @@ ORDER = {
     "shim/cuda": [
         "find",
         "real",
+        "attach",
         "engines",
         "state streams",
         "job",
