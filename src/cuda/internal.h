@@ -28,6 +28,16 @@ struct cuda_held { /* blocks that a work holds beyond those that it can note its
     uint32_t block, next;
 };
 
+struct cuda_holds {
+    struct cuda_held *items; /* entry 0 is unused */
+    uint32_t used, free;
+};
+
+struct cuda_tidings {
+    uint32_t news, told; /* bits of enum cuda_news */
+    uint64_t too_large_bytes;
+};
+
 struct ebb_cuda {
     struct ebb_cuda_config config;
     pthread_mutex_t lock;
@@ -43,14 +53,12 @@ struct ebb_cuda {
     struct ebb_cuda_follow *follow;
     struct ebb_cuda_clock *clock;
     struct cuda_scratch scratch;
-    struct cuda_held *held; /* entry 0 is unused */
-    uint32_t held_used, held_free;
+    struct cuda_holds holds;
     uint64_t order, newest_serial;
     uint64_t live_units, random;
     uint32_t open_works; /* between begin and end */
     uint32_t swept_arrival;
-    uint32_t news, told; /* bits of enum cuda_news */
-    uint64_t too_large_bytes;
+    struct cuda_tidings tidings;
     struct cuda_plan {
         enum ebb_observe observe;
         bool has_script, was_planned, is_observing;
@@ -64,7 +72,16 @@ bool ebb__cuda_lock(struct ebb_cuda *engine);
 void ebb__cuda_unlock(struct ebb_cuda *engine);
 void ebb__cuda_news(struct ebb_cuda *engine, enum cuda_news news);
 /* The block at an address. CUDA_NO_BLOCK: none. */
-uint32_t ebb__cuda_find(const struct ebb_cuda *engine, CUdeviceptr address);
+static inline uint32_t ebb__cuda_find(const struct ebb_cuda *engine, CUdeviceptr address)
+{
+    uint32_t unit = ebb__table_unit(&engine->table, address);
+    if (unit == CUDA_NO_UNIT)
+        return CUDA_NO_BLOCK;
+    uint32_t owner = atomic_load_explicit(&engine->table.owners[unit], memory_order_acquire);
+    if (owner & CUDA_SLAB_OWNER)
+        return ebb__slabs_find(&engine->slabs, owner & ~CUDA_SLAB_OWNER, address);
+    return owner;
+}
 uint64_t ebb__cuda_random(struct ebb_cuda *engine);
 /* `first_arrival`: for tests. Otherwise 1. */
 EBB_NODISCARD enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *config,
@@ -75,8 +92,11 @@ EBB_NODISCARD enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *
 void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint8_t access, uint32_t block);
 /* What is due for a block that no work holds any more. */
 void ebb__cuda_let_go(struct ebb_cuda *engine, uint32_t block);
+/* What has changed by that: marks, counters, whether accesses are observed. */
+void ebb__cuda_note_plan(struct ebb_cuda *engine);
 /* An event of a block, for the trace. */
-struct ebb_event ebb__cuda_event(const struct cuda_block *block, uint8_t kind, uint8_t access);
+void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, uint8_t kind,
+                     uint8_t access);
 
 /* check.c: in builds with EBB_CHECK, what must hold between calls. */
 void ebb__cuda_check(const struct ebb_cuda *engine);

@@ -31,8 +31,8 @@ static bool for_each(struct cuda_streams *streams, const struct cuda_passages *p
     return true;
 }
 
-void ebb__passages_add(struct cuda_passages *passages, const struct cuda_streams *streams,
-                       uint32_t stream, uint64_t order)
+void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_streams *streams,
+                          uint32_t stream, uint64_t order)
 {
     uint32_t kept = 0;
     uint64_t latest = order;

@@ -1,13 +1,20 @@
 /* The plan: what is due at a place of the launch order, and what the parent says. */
 #include "cuda/internal.h"
 
-struct ebb_event ebb__cuda_event(const struct cuda_block *block, uint8_t kind, uint8_t access)
+/* Field by field: it is copied at once, and a copy of bytes that were just written one by one
+ * stalls. */
+void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, uint8_t kind,
+                     uint8_t access)
 {
-    return (struct ebb_event){.block = block->serial,
-                              .size_bytes = kind == EBB_EVENT_ACCESS ? 0 : block->bytes,
-                              .kind = kind,
-                              .access = access <= EBB_ACCESS_WRITE ? access : EBB_ACCESS_WRITE,
-                              .flags = kind == EBB_EVENT_ACCESS ? EBB_EVENT_ANNOUNCED : 0};
+    bool is_access = kind == EBB_EVENT_ACCESS;
+    event->time_ns = 0;
+    event->block = block->serial;
+    event->size_bytes = is_access ? 0 : block->bytes;
+    event->kind = kind;
+    event->access = access <= EBB_ACCESS_WRITE ? access : EBB_ACCESS_WRITE;
+    event->mark = 0;
+    event->flags = is_access ? EBB_EVENT_ANNOUNCED : 0;
+    event->thread = 0;
 }
 
 static void mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value)
@@ -30,7 +37,7 @@ static void update_observing(struct ebb_cuda *engine)
     mark(engine, on ? EBB_MARK_TRACE_ON : EBB_MARK_TRACE_OFF, 0);
 }
 
-static void update_planned(struct ebb_cuda *engine)
+void ebb__cuda_note_plan(struct ebb_cuda *engine)
 {
     struct cuda_plan *plan = &engine->plan;
     bool is_planned = ebb__follow_is_planned(engine->follow);
@@ -102,7 +109,6 @@ void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint8_t access, uint3
         else
             prefetch(engine, &actions[i]);
     }
-    update_planned(engine);
 }
 
 /* ---- the parent's messages ------------------------------------------------------------------- */
@@ -125,7 +131,7 @@ void ebb__cuda_forget_scripts(struct ebb_cuda *engine)
         return;
     ebb__follow_forget(engine->follow);
     engine->plan.has_script = false;
-    update_planned(engine);
+    ebb__cuda_note_plan(engine);
     update_observing(engine);
     ebb__cuda_unlock(engine);
 }

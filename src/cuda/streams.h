@@ -53,8 +53,8 @@ struct cuda_streams {
     uint32_t newest; /* found last */
     struct cuda_event_entry *events;
     uint32_t event_count, event_cursor;
-    /* Memory has been given out before this work is over, as the program may not know: all work from
-     * now on, in any stream, comes after it. So it would be with a driver whose free waits. */
+    /* Work that is not over, and whose memory has been given out again without a stream. All work
+     * from now on, in any stream, comes after it. A driver whose free waits does the same. */
     struct cuda_passages owed;
     bool has_news; /* an event has been recorded that nobody looks at yet */
     /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */
@@ -104,8 +104,18 @@ bool ebb__streams_poll(struct cuda_streams *streams);
 
 /* ---- sets of passages ------------------------------------------------------------------------ */
 
-void ebb__passages_add(struct cuda_passages *passages, const struct cuda_streams *streams,
-                       uint32_t stream, uint64_t order);
+void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_streams *streams,
+                          uint32_t stream, uint64_t order);
+static inline void ebb__passages_add(struct cuda_passages *passages,
+                                     const struct cuda_streams *streams, uint32_t stream,
+                                     uint64_t order)
+{
+    if (passages->count == 1 && passages->items[0].stream == stream &&
+        passages->items[0].order <= order)
+        passages->items[0].order = order;
+    else
+        ebb__passages_insert(passages, streams, stream, order);
+}
 void ebb__passages_join(struct cuda_passages *passages, const struct cuda_streams *streams,
                         const struct cuda_passages *others);
 /* All work in all streams until now, as one set: what a free without a stream must wait for. */

@@ -4,15 +4,12 @@
 
 #include <string.h>
 
-#define PLACE_SHIFT 32
-#define PLACES ((uint64_t)1 << 16)
-
 bool ebb__table_init(struct cuda_table *table)
 {
     memset(table, 0, sizeof *table);
     table->blocks = ebb__cuda_reserve(CUDA_MOST_BLOCKS * sizeof *table->blocks);
     table->owners = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *table->owners);
-    table->places = ebb__cuda_reserve(PLACES * sizeof *table->places);
+    table->places = ebb__cuda_reserve(CUDA_PLACES * sizeof *table->places);
     table->used = 1; /* entry 0 is CUDA_NO_BLOCK */
     return table->blocks && table->owners && table->places;
 }
@@ -21,17 +18,17 @@ void ebb__table_fini(struct cuda_table *table)
 {
     ebb__cuda_unreserve(table->blocks, CUDA_MOST_BLOCKS * sizeof *table->blocks);
     ebb__cuda_unreserve(table->owners, CUDA_MOST_UNITS * sizeof *table->owners);
-    ebb__cuda_unreserve(table->places, PLACES * sizeof *table->places);
+    ebb__cuda_unreserve(table->places, CUDA_PLACES * sizeof *table->places);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 static bool can_note(const struct cuda_table *table, CUdeviceptr first, uint64_t bytes)
 {
-    uint64_t last = (first + bytes - 1) >> PLACE_SHIFT;
-    if (last >= PLACES)
+    uint64_t last = (first + bytes - 1) >> CUDA_PLACE_SHIFT;
+    if (last >= CUDA_PLACES)
         return false;
-    for (uint64_t i = first >> PLACE_SHIFT; i <= last; i++)
+    for (uint64_t i = first >> CUDA_PLACE_SHIFT; i <= last; i++)
         if (atomic_load(&table->places[i]) >> 16)
             return false;
     return true;
@@ -46,25 +43,11 @@ uint32_t ebb__table_add(struct cuda_table *table, CUdeviceptr first, uint64_t by
     struct cuda_region *region = &table->regions[table->region_count++];
     *region = (struct cuda_region){first, bytes, table->unit_count};
     table->unit_count += (uint32_t)count;
-    for (uint64_t i = first >> PLACE_SHIFT; i <= (first + bytes - 1) >> PLACE_SHIFT; i++)
+    for (uint64_t i = first >> CUDA_PLACE_SHIFT; i <= (first + bytes - 1) >> CUDA_PLACE_SHIFT; i++)
         atomic_store_explicit(&table->places[i],
                               atomic_load(&table->places[i]) << 16 | table->region_count,
                               memory_order_release);
     return region->first_unit;
-}
-
-uint32_t ebb__table_unit(const struct cuda_table *table, CUdeviceptr address)
-{
-    if (address >> PLACE_SHIFT >= PLACES)
-        return CUDA_NO_UNIT;
-    uint32_t both =
-        atomic_load_explicit(&table->places[address >> PLACE_SHIFT], memory_order_acquire);
-    for (; both; both >>= 16) {
-        const struct cuda_region *region = &table->regions[(both & 0xffff) - 1];
-        if (address - region->first < region->bytes)
-            return region->first_unit + (uint32_t)((address - region->first) / EBB_CUDA_UNIT_BYTES);
-    }
-    return CUDA_NO_UNIT;
 }
 
 CUdeviceptr ebb__table_address(const struct cuda_table *table, uint32_t unit)
@@ -125,11 +108,9 @@ void ebb__table_leave(struct cuda_table *table, uint32_t block)
     entry->newer = entry->older = CUDA_NO_BLOCK;
 }
 
-void ebb__table_use(struct cuda_table *table, uint32_t block)
+void ebb__table_renew(struct cuda_table *table, uint32_t block)
 {
     struct cuda_block *entry = &table->blocks[block];
-    if (table->newest == block)
-        return;
     ebb__table_leave(table, block);
     entry->older = table->newest;
     if (table->newest)

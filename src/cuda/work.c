@@ -16,15 +16,15 @@ static bool hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t b
     if (work->held_count < OWN_HELD) {
         work->held[work->held_count] = block;
     } else {
-        uint32_t entry = engine->held_free;
+        uint32_t entry = engine->holds.free;
         if (entry)
-            engine->held_free = engine->held[entry].next;
-        else if (engine->held_used < CUDA_MOST_BLOCKS)
-            entry = engine->held_used++;
+            engine->holds.free = engine->holds.items[entry].next;
+        else if (engine->holds.used < CUDA_MOST_BLOCKS)
+            entry = engine->holds.used++;
         else
             return false;
-        engine->held[entry].block = block;
-        engine->held[entry].next = work->held_count == OWN_HELD ? 0 : work->held[OWN_HELD];
+        engine->holds.items[entry].block = block;
+        engine->holds.items[entry].next = work->held_count == OWN_HELD ? 0 : work->held[OWN_HELD];
         work->held[OWN_HELD] = entry;
     }
     work->held_count++;
@@ -46,10 +46,10 @@ static void let_all_go(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         let_go(engine, work->held[i]);
     uint32_t entry = work->held_count > OWN_HELD ? work->held[OWN_HELD] : 0;
     while (entry) {
-        uint32_t next = engine->held[entry].next;
-        let_go(engine, engine->held[entry].block);
-        engine->held[entry].next = engine->held_free;
-        engine->held_free = entry;
+        uint32_t next = engine->holds.items[entry].next;
+        let_go(engine, engine->holds.items[entry].block);
+        engine->holds.items[entry].next = engine->holds.free;
+        engine->holds.free = entry;
         entry = next;
     }
     work->held_count = 0;
@@ -86,8 +86,8 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
                 ebb__table_use(&engine->table, block);
         }
         if (scratch->count < CUDA_MOST_EVENTS_A_WORK)
-            scratch->events[scratch->count] =
-                ebb__cuda_event(entry, EBB_EVENT_ACCESS, work->uses[i].access);
+            ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS,
+                            work->uses[i].access);
         scratch->blocks[scratch->count++] = block;
     }
 }
@@ -97,7 +97,8 @@ static void step_uses(struct ebb_cuda *engine, struct begun *begun)
 {
     const struct cuda_scratch *scratch = &engine->scratch;
     begun->absent_units = 0;
-    for (uint32_t i = 0; i < scratch->count && i < CUDA_MOST_EVENTS_A_WORK; i++)
+    uint32_t seen = engine->plan.has_script ? scratch->count : 0; /* before, nobody asks for it */
+    for (uint32_t i = 0; i < seen && i < CUDA_MOST_EVENTS_A_WORK; i++)
         if (!engine->table.blocks[scratch->blocks[i]].is_small)
             ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
     for (uint32_t i = 0; i < scratch->count; i++) {
@@ -119,7 +120,8 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
         if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
             ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
             atomic_fetch_add(&engine->config.ring->counters.demand_faults, 1);
-            scratch->events[i].flags |= EBB_EVENT_DEMAND;
+            if (i < CUDA_MOST_EVENTS_A_WORK)
+                scratch->events[i].flags |= EBB_EVENT_DEMAND;
         }
     }
     return fits;
@@ -221,6 +223,11 @@ static void sweep_blocks(struct ebb_cuda *engine)
         if (slab->arrival && ebb__mover_is_over(engine->mover, slab->arrival))
             slab->arrival = 0;
     }
+    for (uint32_t i = 0; i < engine->table.unit_count; i++) {
+        struct cuda_unit *unit = &engine->pool.units[i];
+        if (unit->arrival && ebb__mover_is_over(engine->mover, unit->arrival))
+            unit->arrival = 0;
+    }
     for (uint32_t i = 0; i < engine->streams.used; i++) {
         struct cuda_stream *stream = &engine->streams.streams[i];
         if (stream->awaited && ebb__mover_is_over(engine->mover, stream->awaited))
@@ -260,12 +267,13 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
         ebb__passages_add(&engine->table.blocks[scratch->blocks[i]].uses, &engine->streams,
                           begun->stream, engine->order);
     for (uint32_t i = 0; i < count; i++) {
-        struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
-        if (entry->is_small)
+        if (engine->table.blocks[scratch->blocks[i]].is_small)
             continue;
-        if (i < CUDA_MOST_EVENTS_A_WORK)
-            scratch->events[kept++] = scratch->events[i];
+        if (kept != i && i < CUDA_MOST_EVENTS_A_WORK)
+            scratch->events[kept] = scratch->events[i];
+        kept += i < CUDA_MOST_EVENTS_A_WORK;
     }
+    ebb__cuda_note_plan(engine);
     ebb__clock_work_begin(engine->clock, work->stream, scratch->events, kept, !work->is_captured);
 }
 
@@ -302,7 +310,7 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     if (begun.absent_units)
         fits = fetch_absent(engine, &begun);
     if (!fits && begun.all_units * EBB_CUDA_UNIT_BYTES > ebb__room_limit(&engine->room)) {
-        engine->too_large_bytes = begun.all_units * EBB_CUDA_UNIT_BYTES;
+        engine->tidings.too_large_bytes = begun.all_units * EBB_CUDA_UNIT_BYTES;
         ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
     }
     look_at_blocks(engine, &begun);
@@ -351,7 +359,7 @@ static void keep(struct ebb_cuda *engine, uint32_t block)
 
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
 {
-    if (!ebb__cuda_owns(engine, pointer) || !ebb__cuda_lock(engine))
+    if (ebb__table_unit(&engine->table, pointer) == CUDA_NO_UNIT || !ebb__cuda_lock(engine))
         return;
     uint32_t block = ebb__cuda_find(engine, pointer);
     if (block)
