@@ -307,7 +307,7 @@ static void check_cache(struct report *report)
 static void check_shim(struct report *report)
 {
     char shim[PATH_MAX] = "";
-    bool there = ebb__launch_find_shim(shim, sizeof shim);
+    bool there = ebb__launch_find_shim(EBB_SHIM_MALLOC, shim, sizeof shim);
     add(report, "library", there ? OK : FAIL, "install Ebb as a whole: its files lie in one folder",
         "%s%s", shim, there ? "" : ": missing");
 }

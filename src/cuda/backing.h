@@ -1,0 +1,61 @@
+/* A backing: how the pages of a range of the engine's addresses come to the device and leave it.
+ *
+ * The mover's thread alone calls `evict`, `fetch`, `populate`, `drop` and `poll`, in launch order,
+ * with the engine's context current and without the engine's lock. They may hold their caller as
+ * long as the transfer takes (cuMemPrefetchAsync to the host does). Ranges are whole units. */
+#ifndef EBB_CUDA_BACKING_H
+#define EBB_CUDA_BACKING_H
+
+#include "cuda/engine.h"
+
+#define EBB_CUDA_UNIT_BYTES ((uint64_t)2 << 20)
+
+struct ebb_cuda_backing;
+
+struct ebb_cuda_backing_ops {
+    const char *name;
+    bool can_evict; /* false: evict and fetch are never called */
+    /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory.
+     * Threads of the program call it, with the engine's context current. */
+    CUresult (*reserve)(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first);
+    void (*release)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
+    /* Pages with undefined contents on the device. But where accesses to absent bytes are served,
+     * bytes that were written since `drop` and `forget` stay: only those two destroy contents. */
+    CUresult (*populate)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                         CUstream lane);
+    /* The contents leave for host memory; afterwards, an access that nobody announced is served
+     * from there without taking device memory. */
+    CUresult (*evict)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                      bool is_clean, CUstream lane);
+    CUresult (*fetch)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                      bool keep_copy, CUstream lane);
+    /* The contents are dead: the pages leave the device, without a copy where the driver can. */
+    CUresult (*drop)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                     CUstream lane);
+    /* The contents are dead, and absent: host memory is released where possible. */
+    CUresult (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                       CUstream lane);
+    /* May a kept copy in host memory be reused without a transfer? */
+    bool has_clean_copies;
+    void (*destroy)(struct ebb_cuda_backing *backing);
+};
+
+struct ebb_cuda_backing {
+    const struct ebb_cuda_backing_ops *ops;
+    const struct ebb_cuda_driver *driver;
+    CUdevice device;
+    _Atomic uint64_t host_bytes, pinned_bytes; /* taken at present */
+};
+
+/* EBB_ERR_UNSUPPORTED with a remedy if the device cannot. managed.c, vmm_host.c, native.c */
+EBB_NODISCARD enum ebb_status ebb__managed_create(const struct ebb_cuda_config *config,
+                                                  struct ebb_cuda_backing **backing,
+                                                  struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__vmm_host_create(const struct ebb_cuda_config *config,
+                                                   struct ebb_cuda_backing **backing,
+                                                   struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__native_create(const struct ebb_cuda_config *config,
+                                                 struct ebb_cuda_backing **backing,
+                                                 struct ebb_error *error);
+
+#endif
