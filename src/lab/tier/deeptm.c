@@ -1,0 +1,270 @@
+/* DeepTM (docs/papers.md), as far as its text says, and Ebb's reading of the rest.
+ *
+ * 1. Small blocks of like heat become one (deeptm_aggregate.c).
+ * 2. The decomposed performance model gives prices (deeptm_prices.c).
+ * 3. All blocks are placed, the hottest first (deeptm_heat.c), each on its best path
+ *    (deeptm_path.c). This is done with prices and without; the better one remains.
+ * 4. Placements are tried: the blocks of a few operations are taken out and placed again, by varied
+ *    weights of heat. A trial that takes no more time remains, and moves the weights.
+ * 5. Copies become runs (deeptm_runs.c).
+ * Whatever the simulator finds best remains. A trial costs as many steps as it looks at operations,
+ * so the same plan comes out on every machine, unless the time limit is reached first. */
+#include "lab/tier/deeptm.h"
+
+#include "base/clock.h"
+#include "base/effort.h"
+#include "lab/tier/policies.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PRICE_ROUNDS 40
+#define STEPS 400000000u        /* of trials; about a second */
+#define BOX_NS 20000000000u     /* a limit that only a slow machine reaches */
+#define MOST_TAKEN 48           /* blocks of one trial */
+#define SIMULATED_EVERY 64      /* trials that remained */
+
+/* The search, and the best plan so far. */
+struct search {
+    struct ebb_deeptm state;
+    struct ebb_effort effort;
+    struct ebb_tier_plan *best;
+    double best_ns;
+    uint32_t *blocks;              /* scratch: block_count */
+    struct ebb_deeptm_use *before; /* scratch: use_count */
+    struct ebb_error *error;
+};
+
+static void prices_use(struct search *search, double factor)
+{
+    search->state.price_factor = search->state.options.prices ? factor : 0;
+}
+
+/* Simulates the state's plan, and keeps it if it is the best. */
+static enum ebb_status judge(struct search *search)
+{
+    struct ebb_tier_plan plan;
+    struct ebb_tier_result result;
+    const struct ebb_tier_request *request = search->state.request;
+    if (!ebb__tier_plan_init(&plan, search->state.operations))
+        return ebb__fail(search->error, EBB_ERR_MEMORY, "deeptm", "no memory for a plan");
+    enum ebb_status status = ebb__deeptm_plan(&search->state, &plan, search->error);
+    if (!status)
+        status = ebb__tiers_simulate(request, &plan, &result, search->error);
+    bool better = !status && result.fast_peak_bytes <= request->budget_bytes &&
+                  (search->best_ns == 0 || result.iteration_ns < search->best_ns);
+    if (better) {
+        search->best_ns = result.iteration_ns;
+        ebb__tier_plan_fini(search->best);
+        *search->best = plan;
+    } else {
+        ebb__tier_plan_fini(&plan);
+    }
+    return status;
+}
+
+static void place_all(struct search *search)
+{
+    struct ebb_deeptm *state = &search->state;
+    uint32_t count = state->operations->block_count;
+    for (uint32_t b = 0; b < count; b++)
+        search->blocks[b] = b;
+    ebb__deeptm_heat(state);
+    ebb__deeptm_heat_sort(state, search->blocks, count);
+    for (uint32_t i = 0; i < count; i++) {
+        ebb__deeptm_path(state, search->blocks[i], false);
+        ebb__deeptm_place(state, search->blocks[i]);
+    }
+}
+
+static void remove_all(struct search *search)
+{
+    for (uint32_t b = 0; b < search->state.operations->block_count; b++)
+        if (search->state.placed[b])
+            ebb__deeptm_remove(&search->state, b);
+}
+
+/* Each block alone takes the best path that the others leave. */
+static void polish(struct search *search)
+{
+    struct ebb_deeptm *state = &search->state;
+    prices_use(search, 0);
+    for (uint32_t b = 0; b < state->operations->block_count; b++) {
+        if (!state->operations->blocks[b].use_count)
+            continue;
+        ebb__deeptm_remove(state, b);
+        ebb__deeptm_path(state, b, false);
+        ebb__deeptm_place(state, b);
+        ebb__effort_spend(&search->effort, 4 * state->operations->count);
+    }
+}
+
+static void uses_copy(const struct ebb_operation_block *block, struct ebb_deeptm_use *to,
+                      const struct ebb_deeptm_use *from)
+{
+    memcpy(to + block->first_use, from + block->first_use, block->use_count * sizeof *to);
+}
+
+/* Blocks to take out: some of those that are used near an operation, or are live there. Returns
+ * their number. */
+static uint32_t neighbours(struct search *search)
+{
+    struct ebb_deeptm *state = &search->state;
+    const struct ebb_operations *operations = state->operations;
+    uint32_t centre = (uint32_t)(ebb__deeptm_random(state) % operations->count), count = 0;
+    uint32_t reach = 1 + (uint32_t)(ebb__deeptm_random(state) % (operations->count / 8 + 1));
+    uint32_t wanted = 2 + (uint32_t)(ebb__deeptm_random(state) % (MOST_TAKEN - 2));
+    uint32_t begin = (uint32_t)(ebb__deeptm_random(state) % operations->block_count);
+    for (uint32_t i = 0; i < operations->block_count && count < wanted; i++) {
+        uint32_t b = (begin + i) % operations->block_count;
+        const struct ebb_operation_block *block = &operations->blocks[b];
+        bool near = false;
+        for (uint32_t u = 0; u < block->use_count && !near; u++) {
+            uint32_t at = ebb__block_use(operations, b, u)->operation;
+            near = ebb__operations_between(operations, centre, at) < reach;
+        }
+        if (near)
+            search->blocks[count++] = b;
+    }
+    ebb__effort_spend(&search->effort, operations->block_count);
+    return count;
+}
+
+/* One trial. Returns true if it remains; *gain is the time that it saves. */
+static bool trial(struct search *search, double *now_ns, double *gain)
+{
+    struct ebb_deeptm *state = &search->state;
+    static const double factors[] = {0, 0.5, 1};
+    double kept[EBB_HEAT_COUNT], tried[EBB_HEAT_COUNT];
+    uint32_t count = neighbours(search);
+    memcpy(kept, state->heat_weight, sizeof kept);
+    ebb__deeptm_heat_vary(state, tried);
+    memcpy(state->heat_weight, tried, sizeof tried);
+    ebb__deeptm_heat(state);
+    memcpy(state->heat_weight, kept, sizeof kept);
+    prices_use(search, factors[ebb__deeptm_random(state) % 3]);
+    ebb__deeptm_heat_sort(state, search->blocks, count);
+    for (uint32_t i = 0; i < count; i++) {
+        ebb__deeptm_remove(state, search->blocks[i]);
+        uses_copy(&state->operations->blocks[search->blocks[i]], search->before, state->uses);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ebb__deeptm_path(state, search->blocks[i], false);
+        ebb__deeptm_place(state, search->blocks[i]);
+    }
+    ebb__effort_spend(&search->effort, 6ull * count * state->operations->count);
+    *gain = *now_ns - ebb__deeptm_ns(state);
+    bool remains = *gain >= 0;
+    for (uint32_t i = 0; i < count && !remains; i++)
+        ebb__deeptm_remove(state, search->blocks[i]);
+    for (uint32_t i = 0; i < count && !remains; i++) {
+        uses_copy(&state->operations->blocks[search->blocks[i]], state->uses, search->before);
+        ebb__deeptm_place(state, search->blocks[i]);
+    }
+    if (state->options.regret && *gain != 0)
+        ebb__deeptm_heat_regret(state, tried, *gain);
+    if (remains)
+        *now_ns -= *gain;
+    return remains;
+}
+
+static enum ebb_status trials(struct search *search)
+{
+    enum ebb_status status = EBB_OK;
+    double now_ns = ebb__deeptm_ns(&search->state), gain;
+    uint32_t remained = 0;
+    if (search->state.operations->block_count == 0)
+        return EBB_OK;
+    while (!status && !ebb__effort_is_over(&search->effort, search->effort.limit))
+        if (trial(search, &now_ns, &gain) && gain > 0 && ++remained % SIMULATED_EVERY == 0)
+            status = judge(search);
+    return status;
+}
+
+static enum ebb_status search_run(struct search *search)
+{
+    enum ebb_status status = EBB_OK;
+    if (search->state.options.prices)
+        ebb__deeptm_prices(&search->state, PRICE_ROUNDS);
+    double best = 0;
+    static const double factors[] = {1, 0.5, 0};
+    for (int i = 0; !status && i < 4; i++) {
+        remove_all(search);
+        /* The last round begins again from the factor that was best. */
+        prices_use(search, i < 3 ? factors[i] : best);
+        place_all(search);
+        polish(search);
+        double before_ns = search->best_ns;
+        status = judge(search);
+        if (i < 3 && search->best_ns != before_ns)
+            best = factors[i];
+    }
+    if (!status)
+        status = trials(search);
+    polish(search);
+    return status ? status : judge(search);
+}
+
+static struct ebb_deeptm_options options_of(const char *variant)
+{
+    struct ebb_deeptm_options options = {.aggregation = !strchr(variant, 'a'),
+                                         .runs = !strchr(variant, 'r'),
+                                         .prices = !strchr(variant, 'p'),
+                                         .heat = !strchr(variant, 'h'),
+                                         .regret = !strchr(variant, 'w'),
+                                         .asynchronous = !strchr(variant, 's'),
+                                         .learning = strchr(variant, 'L')};
+    return options;
+}
+
+static enum ebb_status plan_merged(const struct ebb_tier_request *request,
+                                   struct ebb_deeptm_options options, struct ebb_tier_plan *plan,
+                                   struct ebb_error *error)
+{
+    const struct ebb_operations *operations = request->operations;
+    struct search search = {.best = plan, .error = error};
+    search.effort =
+        ebb__effort(STEPS, request->time_limit_ns ? request->time_limit_ns : BOX_NS);
+    search.blocks = calloc((size_t)operations->block_count + 1, sizeof *search.blocks);
+    search.before = calloc((size_t)operations->use_count + 1, sizeof *search.before);
+    enum ebb_status status = EBB_OK;
+    if (!ebb__deeptm_init(&search.state, request, options) || !search.blocks || !search.before)
+        status = ebb__fail(error, EBB_ERR_MEMORY, "deeptm", "no memory to plan");
+    if (!status)
+        status = search_run(&search);
+    ebb__deeptm_fini(&search.state);
+    free(search.blocks);
+    free(search.before);
+    return status;
+}
+
+enum ebb_status ebb__tier_deeptm(const struct ebb_tier_request *request, const char *variant,
+                                 struct ebb_tier_plan *plan, struct ebb_error *error)
+{
+    struct ebb_deeptm_options options = options_of(variant);
+    struct ebb_deeptm_merged merged;
+    struct ebb_tier_request inner = *request;
+    enum ebb_status status = EBB_OK;
+    if (options.aggregation) {
+        struct ebb_tier_plan small;
+        status = ebb__deeptm_merge(request->operations, &merged, error);
+        if (status)
+            return status;
+        inner.operations = &merged.operations;
+        if (!ebb__tier_plan_init(&small, inner.operations))
+            status = ebb__fail(error, EBB_ERR_MEMORY, "deeptm", "no memory for a plan");
+        if (!status)
+            status = plan_merged(&inner, options, &small, error);
+        if (!status)
+            status = ebb__deeptm_expand(request->operations, &merged, &small, plan, error);
+        ebb__tier_plan_fini(&small);
+        ebb__deeptm_merged_fini(&merged);
+    } else {
+        status = plan_merged(request, options, plan, error);
+    }
+    if (!status && options.runs)
+        status = ebb__deeptm_runs(request->operations, plan, error);
+    plan->profile_ns = (uint64_t)ebb__tiers_fast_ns(request->operations, request->machine);
+    return status;
+}
