@@ -189,20 +189,63 @@ static enum ebb_status plan_take(const struct ebb_autotm *it,
     return ebb__tier_plan_close(plan, it->request->operations, error);
 }
 
-static enum ebb_status solve_once(struct ebb_autotm *it, double seconds,
+/* A solution, by use: what the next program begins from. */
+struct known {
+    bool *fast, *stays;
+};
+
+static void known_take(const struct ebb_autotm *it, const struct ebb_mip_solution *solution,
+                       struct known *known)
+{
+    for (uint32_t u = 0; solution->values && u < it->request->operations->use_count; u++) {
+        known->fast[u] = chosen(solution, it->uses[u].fast);
+        known->stays[u] = chosen(solution, it->uses[u].stays);
+    }
+}
+
+/* Solves one program. The plan is taken if `plan` is not NULL. */
+static enum ebb_status program_solve(struct ebb_autotm *it, double seconds, struct known *known,
+                                     struct ebb_tier_plan *plan, struct ebb_error *error)
+{
+    struct ebb_mip_solution solution = {0};
+    it->fast = known->fast;
+    it->stays = known->stays;
+    if (!ebb__autotm_write(it))
+        return ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory for the program");
+    enum ebb_status status = ebb__mip_solve(&it->mip, seconds, GAP, it->start, &solution, error);
+    if (!status)
+        known_take(it, &solution, known);
+    if (!status && plan)
+        status = plan_take(it, &solution, plan, error);
+    free(solution.values);
+    ebb__autotm_fini(it);
+    return status;
+}
+
+/* Solves the static program first, since CBC needs a solution to begin from: in at most half of the
+ * time that is left. */
+static enum ebb_status solve_once(struct ebb_autotm *it, uint64_t deadline_ns,
                                   struct ebb_tier_plan *plan, uint64_t *excess_bytes,
                                   struct ebb_error *error)
 {
-    struct ebb_mip_solution solution;
-    if (!ebb__autotm_write(it))
-        return ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory for the program");
-    enum ebb_status status =
-        ebb__mip_solve(&it->mip, seconds, GAP, it->start, &solution, error);
-    if (!status)
-        status = plan_take(it, &solution, plan, error);
+    size_t uses = (size_t)it->request->operations->use_count + 1;
+    struct known known = {calloc(uses, sizeof(bool)), calloc(uses, sizeof(bool))};
+    enum ebb_autotm_kind kind = it->kind;
+    enum ebb_status status = EBB_OK;
+    if (!known.fast || !known.stays)
+        status = ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory for the program");
+    for (int stage = kind == EBB_AUTOTM_STATIC ? 1 : 0; !status && stage < 2; stage++) {
+        uint64_t now_ns = ebb__now_ns();
+        double left = now_ns < deadline_ns ? (double)(deadline_ns - now_ns) * 1e-9 : 0;
+        bool last = stage == 1;
+        it->kind = last ? kind : EBB_AUTOTM_STATIC;
+        status = program_solve(it, fmax(0.1, last ? left : left / 2), &known, last ? plan : NULL,
+                               error);
+    }
     if (!status)
         status = excess_find(it->request, plan, excess_bytes, error);
-    free(solution.values);
+    free(known.fast);
+    free(known.stays);
     return status;
 }
 
@@ -230,15 +273,13 @@ enum ebb_status ebb__tier_autotm(const struct ebb_tier_request *request, const c
     int rounds = 0;
     double bound_ns = 0;
     for (; rounds < FRAGMENTED_ROUNDS; rounds++) {
-        status = solve_once(&it, seconds, plan, &excess_bytes, error);
-        ebb__autotm_fini(&it);
+        status = solve_once(&it, deadline_ns, plan, &excess_bytes, error);
         if (rounds == 0)
             bound_ns = plan->bound_ns; /* later programs have less memory */
         if (status || !excess_bytes || plan->fell_back || it.budget_bytes <= excess_bytes ||
             ebb__now_ns() >= deadline_ns)
             break;
         it.budget_bytes -= excess_bytes;
-        seconds = (double)(deadline_ns - ebb__now_ns()) * 1e-9;
     }
     plan->bound_ns = bound_ns;
     plan->profile_ns = (uint64_t)profile_ns(request);

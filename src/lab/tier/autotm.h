@@ -30,7 +30,9 @@ struct ebb_autotm {
     uint64_t budget_bytes; /* of the program; less than the request's after fragmentation */
     struct ebb_mip mip;
     struct ebb_autotm_use *uses; /* in the operations' order of uses by block */
-    double *start;               /* a feasible solution: everything in the slow tier */
+    const bool *fast, *stays;    /* by use, in that order: a solution to begin from; NULL: none, all
+                                    is in the slow tier */
+    double *start;               /* that solution, by column */
     double constant_ns;          /* what the objective leaves out */
 };
 

@@ -319,21 +319,43 @@ static void rows_write(struct ebb_autotm *it, const struct rows *rows)
     free(fast_of);
 }
 
-/* Everything in the slow tier. */
+/* The copies out that the solution to begin from pays: as the rows say. */
+static void start_dirty(struct ebb_autotm *it, uint32_t b)
+{
+    const struct ebb_operation_block *block = &it->request->operations->blocks[b];
+    const struct ebb_autotm_use *uses = &it->uses[block->first_use];
+    for (uint32_t i = 0; i < block->use_count; i++) {
+        int64_t write = uses[i].stays >= 0 ? write_before(it, block, i) : -1;
+        if (write >= 0 && it->start[uses[write].fast] > 0.5 && it->start[uses[i].fast] > 0.5 &&
+            it->start[uses[i].stays] < 0.5)
+            it->start[uses[write].dirty] = 1;
+    }
+}
+
+/* The solution to begin from. */
 static bool start_write(struct ebb_autotm *it, const struct rows *rows)
 {
     const struct ebb_operations *operations = it->request->operations;
+    const struct ebb_tier_machine *machine = it->request->machine;
+    double *bytes_ns = calloc(operations->count + 1, sizeof *bytes_ns);
     it->start = calloc(it->mip.lower.count + 1, sizeof *it->start);
-    for (uint32_t i = 0; it->start && i < operations->count; i++) {
-        const struct ebb_operation *operation = &operations->items[i];
-        double slow_ns = 0;
-        for (uint32_t u = 0; u < operation->use_count; u++)
-            slow_ns += ebb__use_ns(it->request->machine,
-                                   &operations->uses[operation->first_use + u], 1);
-        if (rows->time[i] >= 0)
-            it->start[rows->time[i]] = fmax(slow_ns, (double)operation->ns) * US;
+    bool ok = bytes_ns && it->start;
+    for (uint32_t u = 0; ok && u < operations->use_count; u++) {
+        const struct ebb_autotm_use *use = &it->uses[u];
+        const struct ebb_use *of = &operations->uses[use->use];
+        bool fast = it->fast && it->fast[u];
+        bytes_ns[of->operation] += ebb__use_ns(machine, of, !fast);
+        it->start[use->fast] = fast;
+        if (use->stays >= 0)
+            it->start[use->stays] = it->fast && it->stays[u];
     }
-    return it->start != NULL;
+    for (uint32_t b = 0; ok && it->kind != EBB_AUTOTM_STATIC && b < operations->block_count; b++)
+        start_dirty(it, b);
+    for (uint32_t i = 0; ok && i < operations->count; i++)
+        if (rows->time[i] >= 0)
+            it->start[rows->time[i]] = fmax(bytes_ns[i], (double)operations->items[i].ns) * US;
+    free(bytes_ns);
+    return ok;
 }
 
 bool ebb__autotm_write(struct ebb_autotm *it)

@@ -15,15 +15,14 @@
 #include "base/effort.h"
 #include "lab/tier/policies.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PRICE_ROUNDS 40
-#define STEPS 400000000u        /* of trials; about a second */
-#define BOX_NS 20000000000u     /* a limit that only a slow machine reaches */
-#define MOST_TAKEN 48           /* blocks of one trial */
-#define SIMULATED_EVERY 64      /* trials that remained */
+#define STEPS 400000000u    /* of trials; about a second. Five times as many give 1 % less time */
+#define BOX_NS 20000000000u /* a limit that only a slow machine reaches */
+#define IDLE_TRIALS 4000    /* without a gain: the search is over */
 
 /* The search, and the best plan so far. */
 struct search {
@@ -33,6 +32,8 @@ struct search {
     double best_ns;
     uint32_t *blocks;              /* scratch: block_count */
     struct ebb_deeptm_use *before; /* scratch: use_count */
+    struct ebb_deeptm_learner *learner; /* NULL: actions are drawn */
+    uint64_t trials, gains;
     struct ebb_error *error;
 };
 
@@ -41,8 +42,9 @@ static void prices_use(struct search *search, double factor)
     search->state.price_factor = search->state.options.prices ? factor : 0;
 }
 
-/* Simulates the state's plan, and keeps it if it is the best. */
-static enum ebb_status judge(struct search *search)
+/* Simulates the state's plan, and keeps it if it is the best. *ns is its time; a plan that exceeds
+ * the budget has none. */
+static enum ebb_status judge(struct search *search, double *ns)
 {
     struct ebb_tier_plan plan;
     struct ebb_tier_result result;
@@ -52,10 +54,11 @@ static enum ebb_status judge(struct search *search)
     enum ebb_status status = ebb__deeptm_plan(&search->state, &plan, search->error);
     if (!status)
         status = ebb__tiers_simulate(request, &plan, &result, search->error);
-    bool better = !status && result.fast_peak_bytes <= request->budget_bytes &&
-                  (search->best_ns == 0 || result.iteration_ns < search->best_ns);
-    if (better) {
-        search->best_ns = result.iteration_ns;
+    ebb__effort_spend(&search->effort, 20ull * (request->operations->count + plan.stays.count));
+    bool fits = !status && result.fast_peak_bytes <= request->budget_bytes;
+    *ns = fits ? result.iteration_ns : INFINITY;
+    if (fits && (search->best_ns == 0 || *ns < search->best_ns)) {
+        search->best_ns = *ns;
         ebb__tier_plan_fini(search->best);
         *search->best = plan;
     } else {
@@ -106,15 +109,45 @@ static void uses_copy(const struct ebb_operation_block *block, struct ebb_deeptm
     memcpy(to + block->first_use, from + block->first_use, block->use_count * sizeof *to);
 }
 
-/* Blocks to take out: some of those that are used near an operation, or are live there. Returns
- * their number. */
-static uint32_t neighbours(struct search *search)
+/* What the network sees: how far the search is, and how it goes. All about in [-1, 1]. */
+static void inputs_fill(const struct search *search, double now_ns, float *inputs)
+{
+    const struct ebb_deeptm *state = &search->state;
+    const struct ebb_operations *operations = state->operations;
+    double fast_ns = ebb__tiers_fast_ns(operations, state->request->machine), used = 0;
+    for (uint32_t i = 0; i < operations->count; i++)
+        used += (double)state->used_bytes[i];
+    inputs[0] = (float)search->effort.spent / (float)search->effort.limit;
+    inputs[1] = (float)fmin(1, now_ns / fast_ns - 1);
+    inputs[2] = (float)fmin(1, state->wait_ns / fast_ns);
+    inputs[3] = (float)fmin(1, state->latency_ns / fast_ns);
+    inputs[4] = (float)(used / ((double)operations->count *
+                                (double)(state->request->budget_bytes + 1)));
+    inputs[5] = (float)search->gains / (float)(search->trials + 1);
+    inputs[6] = state->request->machine->duplex ? 1 : 0;
+    for (int i = 0; i < EBB_HEAT_COUNT; i++)
+        inputs[7 + i] = (float)state->heat_weight[i];
+}
+
+static struct ebb_deeptm_action action_choose(struct search *search, double now_ns)
+{
+    double chance = (double)(ebb__deeptm_random(&search->state) >> 11) * 0x1p-53;
+    float inputs[EBB_LEARN_INPUTS];
+    if (!search->learner)
+        return ebb__deeptm_action_of((uint32_t)(chance * EBB_LEARN_ACTIONS));
+    inputs_fill(search, now_ns, inputs);
+    return ebb__deeptm_learner_act(search->learner, inputs, chance);
+}
+
+/* Blocks to take out: some of those that are used near an operation. Returns their number. */
+static uint32_t neighbours(struct search *search, const struct ebb_deeptm_action *action)
 {
     struct ebb_deeptm *state = &search->state;
     const struct ebb_operations *operations = state->operations;
     uint32_t centre = (uint32_t)(ebb__deeptm_random(state) % operations->count), count = 0;
-    uint32_t reach = 1 + (uint32_t)(ebb__deeptm_random(state) % (operations->count / 8 + 1));
-    uint32_t wanted = 2 + (uint32_t)(ebb__deeptm_random(state) % (MOST_TAKEN - 2));
+    uint32_t most_reach = operations->count / action->reach_divisor + 1;
+    uint32_t reach = 1 + (uint32_t)(ebb__deeptm_random(state) % most_reach);
+    uint32_t wanted = 2 + (uint32_t)(ebb__deeptm_random(state) % (action->most_taken - 2));
     uint32_t begin = (uint32_t)(ebb__deeptm_random(state) % operations->block_count);
     for (uint32_t i = 0; i < operations->block_count && count < wanted; i++) {
         uint32_t b = (begin + i) % operations->block_count;
@@ -131,19 +164,19 @@ static uint32_t neighbours(struct search *search)
     return count;
 }
 
-/* One trial. Returns true if it remains; *gain is the time that it saves. */
-static bool trial(struct search *search, double *now_ns, double *gain)
+/* Places the blocks of a trial again, with weights that are tried. */
+static void trial_place(struct search *search, const struct ebb_deeptm_action *action,
+                        uint32_t count, double *tried)
 {
     struct ebb_deeptm *state = &search->state;
-    static const double factors[] = {0, 0.5, 1};
-    double kept[EBB_HEAT_COUNT], tried[EBB_HEAT_COUNT];
-    uint32_t count = neighbours(search);
+    double kept[EBB_HEAT_COUNT];
     memcpy(kept, state->heat_weight, sizeof kept);
     ebb__deeptm_heat_vary(state, tried);
-    memcpy(state->heat_weight, tried, sizeof tried);
+    memcpy(state->heat_weight, tried, sizeof kept);
     ebb__deeptm_heat(state);
     memcpy(state->heat_weight, kept, sizeof kept);
-    prices_use(search, factors[ebb__deeptm_random(state) % 3]);
+    prices_use(search, action->price_factor);
+    state->slack = action->slack;
     ebb__deeptm_heat_sort(state, search->blocks, count);
     for (uint32_t i = 0; i < count; i++) {
         ebb__deeptm_remove(state, search->blocks[i]);
@@ -153,57 +186,69 @@ static bool trial(struct search *search, double *now_ns, double *gain)
         ebb__deeptm_path(state, search->blocks[i], false);
         ebb__deeptm_place(state, search->blocks[i]);
     }
+    state->slack = 1;
     ebb__effort_spend(&search->effort, 6ull * count * state->operations->count);
-    *gain = *now_ns - ebb__deeptm_ns(state);
-    bool remains = *gain >= 0;
-    for (uint32_t i = 0; i < count && !remains; i++)
+}
+
+static void trial_undo(struct search *search, uint32_t count)
+{
+    struct ebb_deeptm *state = &search->state;
+    for (uint32_t i = 0; i < count; i++)
         ebb__deeptm_remove(state, search->blocks[i]);
-    for (uint32_t i = 0; i < count && !remains; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         uses_copy(&state->operations->blocks[search->blocks[i]], state->uses, search->before);
         ebb__deeptm_place(state, search->blocks[i]);
     }
-    if (state->options.regret && *gain != 0)
-        ebb__deeptm_heat_regret(state, tried, *gain);
-    if (remains)
-        *now_ns -= *gain;
-    return remains;
 }
 
-static enum ebb_status trials(struct search *search)
+static enum ebb_status trials(struct search *search, double now_ns)
 {
     enum ebb_status status = EBB_OK;
-    double now_ns = ebb__deeptm_ns(&search->state), gain;
-    uint32_t remained = 0;
-    if (search->state.operations->block_count == 0)
-        return EBB_OK;
-    while (!status && !ebb__effort_is_over(&search->effort, search->effort.limit))
-        if (trial(search, &now_ns, &gain) && gain > 0 && ++remained % SIMULATED_EVERY == 0)
-            status = judge(search);
+    uint64_t last_gain = 0;
+    while (!status && search->state.operations->block_count &&
+           search->trials - last_gain < IDLE_TRIALS &&
+           !ebb__effort_is_over(&search->effort, search->effort.limit)) {
+        double tried[EBB_HEAT_COUNT], tried_ns;
+        struct ebb_deeptm_action action = action_choose(search, now_ns);
+        uint32_t count = neighbours(search, &action);
+        trial_place(search, &action, count, tried);
+        status = judge(search, &tried_ns);
+        search->trials++;
+        if (search->learner)
+            ebb__deeptm_learner_reward(search->learner,
+                                       tried_ns < now_ns ? (now_ns - tried_ns) / now_ns : 0);
+        if (search->state.options.regret && tried_ns != now_ns)
+            ebb__deeptm_heat_regret(&search->state, tried, now_ns - tried_ns);
+        if (tried_ns < now_ns)
+            last_gain = search->trials, search->gains++;
+        if (tried_ns > now_ns)
+            trial_undo(search, count);
+        else
+            now_ns = tried_ns;
+    }
     return status;
 }
 
 static enum ebb_status search_run(struct search *search)
 {
+    static const double factors[] = {1, 0.5, 0};
     enum ebb_status status = EBB_OK;
+    double best = 0, least_ns = INFINITY, ns = INFINITY;
     if (search->state.options.prices)
         ebb__deeptm_prices(&search->state, PRICE_ROUNDS);
-    double best = 0;
-    static const double factors[] = {1, 0.5, 0};
     for (int i = 0; !status && i < 4; i++) {
         remove_all(search);
         /* The last round begins again from the factor that was best. */
         prices_use(search, i < 3 ? factors[i] : best);
         place_all(search);
         polish(search);
-        double before_ns = search->best_ns;
-        status = judge(search);
-        if (i < 3 && search->best_ns != before_ns)
+        status = judge(search, &ns);
+        if (i < 3 && ns < least_ns) {
+            least_ns = ns;
             best = factors[i];
+        }
     }
-    if (!status)
-        status = trials(search);
-    polish(search);
-    return status ? status : judge(search);
+    return status ? status : trials(search, ns);
 }
 
 static struct ebb_deeptm_options options_of(const char *variant)
@@ -218,14 +263,15 @@ static struct ebb_deeptm_options options_of(const char *variant)
     return options;
 }
 
+/* Plans without aggregation and runs. `learner` may be NULL. */
 static enum ebb_status plan_merged(const struct ebb_tier_request *request,
-                                   struct ebb_deeptm_options options, struct ebb_tier_plan *plan,
+                                   struct ebb_deeptm_options options,
+                                   struct ebb_deeptm_learner *learner, struct ebb_tier_plan *plan,
                                    struct ebb_error *error)
 {
     const struct ebb_operations *operations = request->operations;
-    struct search search = {.best = plan, .error = error};
-    search.effort =
-        ebb__effort(STEPS, request->time_limit_ns ? request->time_limit_ns : BOX_NS);
+    struct search search = {.best = plan, .learner = learner, .error = error};
+    search.effort = ebb__effort(STEPS, request->time_limit_ns ? request->time_limit_ns : BOX_NS);
     search.blocks = calloc((size_t)operations->block_count + 1, sizeof *search.blocks);
     search.before = calloc((size_t)operations->use_count + 1, sizeof *search.before);
     enum ebb_status status = EBB_OK;
@@ -236,6 +282,38 @@ static enum ebb_status plan_merged(const struct ebb_tier_request *request,
     ebb__deeptm_fini(&search.state);
     free(search.blocks);
     free(search.before);
+    return status;
+}
+
+enum ebb_status ebb__deeptm_train(const struct ebb_tier_request *request,
+                                  struct ebb_deeptm_learner *learner, double *ns,
+                                  struct ebb_error *error)
+{
+    struct ebb_tier_plan plan;
+    struct ebb_tier_result result;
+    if (!ebb__tier_plan_init(&plan, request->operations))
+        return ebb__fail(error, EBB_ERR_MEMORY, "deeptm", "no memory for a plan");
+    enum ebb_status status = plan_merged(request, options_of(""), learner, &plan, error);
+    if (!status)
+        status = ebb__tiers_simulate(request, &plan, &result, error);
+    if (!status)
+        *ns = result.iteration_ns;
+    ebb__tier_plan_fini(&plan);
+    return status;
+}
+
+static enum ebb_status plan_learned(const struct ebb_tier_request *request,
+                                    struct ebb_deeptm_options options, struct ebb_tier_plan *plan,
+                                    struct ebb_error *error)
+{
+    if (!options.learning)
+        return plan_merged(request, options, NULL, plan, error);
+    struct ebb_deeptm_learner *learner = calloc(1, sizeof *learner);
+    if (!learner)
+        return ebb__fail(error, EBB_ERR_MEMORY, "deeptm", "no memory for the network");
+    ebb__deeptm_learner_load(learner);
+    enum ebb_status status = plan_merged(request, options, learner, plan, error);
+    free(learner);
     return status;
 }
 
@@ -255,13 +333,13 @@ enum ebb_status ebb__tier_deeptm(const struct ebb_tier_request *request, const c
         if (!ebb__tier_plan_init(&small, inner.operations))
             status = ebb__fail(error, EBB_ERR_MEMORY, "deeptm", "no memory for a plan");
         if (!status)
-            status = plan_merged(&inner, options, &small, error);
+            status = plan_learned(&inner, options, &small, error);
         if (!status)
             status = ebb__deeptm_expand(request->operations, &merged, &small, plan, error);
         ebb__tier_plan_fini(&small);
         ebb__deeptm_merged_fini(&merged);
     } else {
-        status = plan_merged(request, options, plan, error);
+        status = plan_learned(request, options, plan, error);
     }
     if (!status && options.runs)
         status = ebb__deeptm_runs(request->operations, plan, error);

@@ -45,6 +45,7 @@ struct ebb_deeptm {
     double *price;               /* by operation: what a byte of fast memory is worth, ns */
     double *price_sum;           /* count + 1: prefix sums of price */
     double price_factor;         /* 0: prices do not count */
+    double slack;                /* windows are for so many times the copy; at least 1 */
     double wait_ns, latency_ns;  /* of all placed blocks */
     uint64_t random;
     double heat_weight[EBB_HEAT_COUNT];
@@ -106,6 +107,49 @@ void ebb__deeptm_heat_vary(struct ebb_deeptm *it, double *weights);
 void ebb__deeptm_heat_regret(struct ebb_deeptm *it, const double *tried, double gain);
 /* Sorts blocks, the hottest first. */
 void ebb__deeptm_heat_sort(const struct ebb_deeptm *it, uint32_t *blocks, uint32_t count);
+
+/* ---- deeptm_learn.c -------------------------------------------------------------------------- */
+
+#define EBB_LEARN_INPUTS 12
+#define EBB_LEARN_HIDDEN 32
+#define EBB_LEARN_ACTIONS 8
+#define EBB_LEARN_VERSION 1 /* of inputs, actions and layers; weights of another do not fit */
+#define EBB_LEARN_WEIGHTS                                                                          \
+    (EBB_LEARN_HIDDEN * (EBB_LEARN_INPUTS + 1) + EBB_LEARN_HIDDEN * (EBB_LEARN_HIDDEN + 1) +       \
+     (EBB_LEARN_ACTIONS + 1) * (EBB_LEARN_HIDDEN + 1))
+
+/* What a trial does. */
+struct ebb_deeptm_action {
+    double price_factor, slack;
+    uint32_t reach_divisor; /* blocks are taken from at most that part of the iteration */
+    uint32_t most_taken;
+};
+
+/* The network, and what it saw last. */
+struct ebb_deeptm_learner {
+    float weights[EBB_LEARN_WEIGHTS];
+    bool trains;
+    float inputs[EBB_LEARN_INPUTS];
+    float hidden[2][EBB_LEARN_HIDDEN];
+    float chance[EBB_LEARN_ACTIONS], value;
+    uint32_t action;
+};
+
+/* The trained weights. */
+void ebb__deeptm_learner_load(struct ebb_deeptm_learner *learner);
+/* Weights to begin a training from. */
+void ebb__deeptm_learner_draw(struct ebb_deeptm_learner *learner, uint64_t seed);
+/* An action for the inputs, drawn by `random`, in [0, 1). */
+struct ebb_deeptm_action ebb__deeptm_learner_act(struct ebb_deeptm_learner *learner,
+                                                 const float *inputs, double random);
+/* The reward of the action before; trains if the learner does. */
+void ebb__deeptm_learner_reward(struct ebb_deeptm_learner *learner, double reward);
+/* An action without a network: one of the same, each with the same chance. */
+struct ebb_deeptm_action ebb__deeptm_action_of(uint32_t index);
+/* Plans once with a learner, which trains on the way. */
+EBB_NODISCARD enum ebb_status ebb__deeptm_train(const struct ebb_tier_request *request,
+                                                struct ebb_deeptm_learner *learner, double *ns,
+                                                struct ebb_error *error);
 
 /* ---- deeptm_aggregate.c ---------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
  * O(operations + uses). */
 #include "lab/tier/deeptm.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,8 @@ static double lane_free(const struct walk *walk, bool in, uint32_t at)
 static void out_find(const struct walk *walk, struct gap *gap)
 {
     uint32_t count = walk->it->operations->count, at = gap->first, span = 0;
-    double need_ns = walk->copy_ns[0];
+    double slack_ns = walk->copy_ns[0] * (walk->it->slack - 1);
+    double need_ns = walk->copy_ns[0] + slack_ns;
     while (walk->it->options.asynchronous && span < gap->span && need_ns > 0 &&
            has_room(walk, at)) {
         need_ns -= lane_free(walk, false, at);
@@ -78,7 +80,7 @@ static void out_find(const struct walk *walk, struct gap *gap)
         span++;
     }
     gap->out = (struct ebb_deeptm_copy){
-        .made = true, .start = gap->first, .first = at, .wait_ns = need_ns > 0 ? need_ns : 0};
+        .made = true, .start = gap->first, .first = at, .wait_ns = fmax(0, need_ns - slack_ns)};
     gap->out_cost = gap->out.wait_ns + price(walk, gap->first, span);
 }
 
@@ -86,7 +88,8 @@ static void in_find(const struct walk *walk, struct gap *gap)
 {
     uint32_t count = walk->it->operations->count, span = 0;
     uint32_t end = (gap->first + gap->span) % count, at = end;
-    double need_ns = walk->copy_ns[1];
+    double slack_ns = walk->copy_ns[1] * (walk->it->slack - 1);
+    double need_ns = walk->copy_ns[1] + slack_ns;
     while (walk->it->options.asynchronous && span < gap->span && need_ns > 0) {
         uint32_t before = at ? at - 1 : count - 1;
         if (!has_room(walk, before))
@@ -96,7 +99,7 @@ static void in_find(const struct walk *walk, struct gap *gap)
         span++;
     }
     gap->in = (struct ebb_deeptm_copy){
-        .made = true, .start = at, .first = end, .wait_ns = need_ns > 0 ? need_ns : 0};
+        .made = true, .start = at, .first = end, .wait_ns = fmax(0, need_ns - slack_ns)};
     gap->in_cost = gap->in.wait_ns + price(walk, at, span);
 }
 

@@ -13,7 +13,7 @@ bool ebb__deeptm_init(struct ebb_deeptm *it, const struct ebb_tier_request *requ
     const struct ebb_operations *operations = request->operations;
     size_t count = (size_t)operations->count + 2, uses = (size_t)operations->use_count + 1;
     *it = (struct ebb_deeptm){
-        .request = request, .operations = operations, .options = options, .random = SEED};
+        .request = request, .operations = operations, .options = options, .random = SEED, .slack = 1};
     it->uses = calloc(uses, sizeof *it->uses);
     it->placed = calloc((size_t)operations->block_count + 1, sizeof *it->placed);
     it->heat = calloc((size_t)operations->block_count + 1, sizeof *it->heat);

@@ -16,6 +16,7 @@ static const struct ebb_tier_policy policies[] = {
     {"deeptm:-heat", "h", ebb__tier_deeptm, NULL, "blocks in the order of their size"},
     {"deeptm:-regret", "w", ebb__tier_deeptm, NULL, "the weights of heat are fixed"},
     {"deeptm:-asynchronous", "s", ebb__tier_deeptm, NULL, "synchronous copies only"},
+    {"deeptm:+learning", "L", ebb__tier_deeptm, NULL, "a trained network chooses the trials"},
     {"autotm:static", "static", ebb__tier_autotm, NULL, "one place for a block's whole life"},
     {"autotm:sync", "sync", ebb__tier_autotm, NULL, "any placement; synchronous copies"},
     {"autotm:async", "async", ebb__tier_autotm, NULL,
