@@ -1,10 +1,11 @@
-/* Trains the network of `deeptm:+learning` (src/lab/tier/deeptm_learn.c) on random iterations, and
- * writes its weights. No recorded program takes part, so that none is tuned for. The same seed
- * gives the same weights on the same machine.
+/* Trains the network of `deeptm:+learning` (src/lab/tier/deeptm_learn.c) on random iterations,
+ * and writes its weights. No recorded program takes part, so that none is tuned for. The same
+ * seed gives the same weights on the same machine.
  *
  *     build/release/bench/bench_tier_learn 60 > src/lab/tier/deeptm_weights.h
  *
- * The argument is the number of plans. stderr has the times of plans over those of drawn actions. */
+ * The argument is the number of plans. stderr has the times over
+ * those of drawn actions. */
 #include "../tests/synthetic.h"
 #include "lab/tier/deeptm.h"
 #include "lab/tier/tier.h"
@@ -45,8 +46,8 @@ int main(int argc, char **argv)
             ebb__tiers_find(i % 2 ? "cxl" : "optane", &machine, &error) ||
             ebb__tiers_peak(&operations, &machine, &peak, &error))
             return 1;
-        struct ebb_tier_request request = {&operations, &machine,
-                                           peak / (2 + chance(&state) % 8), 0};
+        struct ebb_tier_request request = {&operations, &machine, peak / (2 + chance(&state) % 8),
+                                           0};
         if (ebb__deeptm_train(&request, &learner, &ns, &error) ||
             (i >= plans - plans / 4 && ebb__deeptm_train(&request, NULL, &drawn_ns, &error)))
             return 1;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define DEFAULT_POLICIES                                                                           \
-    "deeptm,autotm:static,autotm:sync,autotm:async,sentinel,first-touch,hardware-cache"
+    "deeptm,autotm:static,autotm:sync,autotm:async,sentinel,ebb,first-touch,hardware-cache"
 #define COST_STEPS 7 /* bisection down to 1/128 of the peak */
 
 static const char help[] =
@@ -103,17 +103,22 @@ static enum ebb_status no_memory(struct ebb_error *error)
 static enum ebb_status trace_load(struct ebb_tiers_comparison *comparison, const char *path,
                                   const ebb_words *machines, struct ebb_error *error)
 {
-    struct ebb_loaded loaded;
-    enum ebb_status status = ebb__load(path, EBB_LOAD_ACCESSES, &loaded, error);
+    struct ebb_loaded *loaded = calloc(1, sizeof *loaded);
+    if (!loaded || !ebb_vec_push(&comparison->loaded, loaded)) {
+        free(loaded);
+        return no_memory(error);
+    }
+    enum ebb_status status = ebb__load(path, EBB_LOAD_ACCESSES, loaded, error);
     if (status)
         return status;
-    ebb__planning_scale_time(comparison->asked->time_billionths, &loaded.analysis.model);
+    struct ebb_model *model = &loaded->analysis.model;
+    ebb__planning_scale_time(comparison->asked->time_billionths, model);
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
     for (size_t i = 0; !status && i < machines->count; i++) {
-        struct ebb_tiers_trace trace = {.name = name};
+        struct ebb_tiers_trace trace = {.name = name, .model = model};
         status = ebb__tiers_find(machines->items[i], &trace.machine, error);
         if (!status)
-            status = ebb__operations_make(&loaded.analysis.model, &trace.operations, error);
+            status = ebb__operations_make(model, &trace.operations, error);
         if (!status)
             status = ebb__tiers_peak(&trace.operations, &trace.machine, &trace.peak_bytes, error);
         if (!status && !ebb_vec_push(&comparison->traces, trace))
@@ -121,7 +126,6 @@ static enum ebb_status trace_load(struct ebb_tiers_comparison *comparison, const
         if (status)
             ebb__operations_fini(&trace.operations);
     }
-    ebb__load_fini(&loaded);
     return status;
 }
 
@@ -133,7 +137,7 @@ static enum ebb_status row_make(const struct ebb_tiers_comparison *comparison,
     const struct ebb_tiers_trace *trace = &comparison->traces.items[row->trace];
     const struct ebb_tier_machine *machine = &trace->machine;
     const struct ebb_tier_request request = {&trace->operations, machine, row->budget_bytes,
-                                             comparison->asked->time_limit_ns};
+                                             comparison->asked->time_limit_ns, trace->model};
     struct ebb_tier_row made;
     enum ebb_status status = ebb__tier_run(policy, &request, &made, error);
     row->made = status == EBB_OK;
@@ -160,9 +164,8 @@ static enum ebb_status row_add(struct ebb_tiers_comparison *comparison,
     return ebb_vec_push(&comparison->rows, *row) ? EBB_OK : no_memory(error);
 }
 
-static struct ebb_tiers_row row_begin(const struct ebb_tiers_comparison *comparison,
-                                      uint32_t trace, const struct ebb_tier_policy *policy,
-                                      double share)
+static struct ebb_tiers_row row_begin(const struct ebb_tiers_comparison *comparison, uint32_t trace,
+                                      const struct ebb_tier_policy *policy, double share)
 {
     const struct ebb_tiers_trace *of = &comparison->traces.items[trace];
     struct ebb_tiers_row row = {.trace = trace, .policy = policy->name};
@@ -230,24 +233,6 @@ static enum ebb_status rows_make(struct ebb_tiers_comparison *comparison, const 
     return status;
 }
 
-double ebb__tiers_mean(const struct ebb_tiers_comparison *comparison, const char *machine,
-                       const char *share, const char *policy, uint32_t *count)
-{
-    double sum = 0;
-    *count = 0;
-    for (size_t i = 0; i < comparison->rows.count; i++) {
-        const struct ebb_tiers_row *row = &comparison->rows.items[i];
-        if (strcmp(row->policy, policy) != 0 || strcmp(row->share, share) != 0 ||
-            strcmp(comparison->traces.items[row->trace].machine.name, machine) != 0)
-            continue;
-        if (!row->made)
-            return 0;
-        sum += log(row->slowdown);
-        ++*count;
-    }
-    return *count ? exp(sum / *count) : 0;
-}
-
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* Returns -1 to continue, or the exit code. */
@@ -296,6 +281,11 @@ static void comparison_fini(struct ebb_tiers_comparison *comparison)
 {
     for (size_t i = 0; i < comparison->traces.count; i++)
         ebb__operations_fini(&comparison->traces.items[i].operations);
+    for (size_t i = 0; i < comparison->loaded.count; i++) {
+        ebb__load_fini(comparison->loaded.items[i]);
+        free(comparison->loaded.items[i]);
+    }
+    ebb_vec_free(&comparison->loaded);
     ebb_vec_free(&comparison->traces);
     ebb_vec_free(&comparison->rows);
 }

@@ -1,6 +1,7 @@
-/* `ebb compare --tiers`: traces x machines x shares of fast memory x policies for two tiers.
- * compare_tiers.c reads what is asked and plans it, compare_tiers_show.c prints it as text and
- * JSON, compare_tiers_plot.c draws it. */
+/* `ebb compare --tiers`: policies for two tiers, on traces, machines and shares of fast memory.
+ *
+ * compare_tiers.c reads what is asked and plans it. compare_tiers_show.c prints it as text and
+ * JSON. compare_tiers_plot.c draws it. */
 #ifndef EBB_CLI_COMPARE_TIERS_H
 #define EBB_CLI_COMPARE_TIERS_H
 
@@ -23,6 +24,7 @@ struct ebb_tiers_asked {
 
 struct ebb_tiers_trace {
     const char *name;
+    const struct ebb_model *model;
     struct ebb_operations operations;
     struct ebb_tier_machine machine;
     uint64_t peak_bytes; /* in whole pages of its machine */
@@ -46,6 +48,7 @@ struct ebb_tiers_row {
 
 struct ebb_tiers_comparison {
     const struct ebb_tiers_asked *asked;
+    EBB_VEC(struct ebb_loaded *) loaded;    /* the traces */
     EBB_VEC(struct ebb_tiers_trace) traces; /* one for each machine */
     EBB_VEC(struct ebb_tiers_row) rows;
     bool interrupted;
@@ -58,10 +61,5 @@ EBB_NODISCARD enum ebb_status ebb__tiers_print_json(const struct ebb_tiers_compa
                                                     struct ebb_error *error);
 /* Draws slow-down by share of fast memory, one panel for each trace and machine. */
 void ebb__tiers_write_plot(const struct ebb_tiers_comparison *comparison, FILE *out);
-
-/* The geometric mean of a policy's times over all-fast, for a share on a machine; 0 if a trace has
- * none. *count is the number of traces. */
-double ebb__tiers_mean(const struct ebb_tiers_comparison *comparison, const char *machine,
-                       const char *share, const char *policy, uint32_t *count);
 
 #endif

@@ -125,8 +125,9 @@ void ebb__tiers_write_plot(const struct ebb_tiers_comparison *comparison, FILE *
     for (size_t p = 0; p < plot.policy_count; p++)
         fprintf(out, "<text x=\"%zu\" y=\"%zu\" fill=\"%s\">%s</text>\n", columns * WIDTH + 10,
                 40 + 20 * p, colours[p % COLOURS], plot.policies[p]);
-    fprintf(out, "<text x=\"%zu\" y=\"%zu\">slow-down by share</text>\n"
-                 "<text x=\"%zu\" y=\"%zu\">of fast memory</text>\n</svg>\n",
+    fprintf(out,
+            "<text x=\"%zu\" y=\"%zu\">slow-down by share</text>\n"
+            "<text x=\"%zu\" y=\"%zu\">of fast memory</text>\n</svg>\n",
             columns * WIDTH + 10, 60 + 20 * plot.policy_count, columns * WIDTH + 10,
             76 + 20 * plot.policy_count);
 }

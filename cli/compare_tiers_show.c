@@ -4,6 +4,7 @@
 #include "base/size.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 static void row_print(const struct ebb_tiers_comparison *comparison,
@@ -23,6 +24,26 @@ static void row_print(const struct ebb_tiers_comparison *comparison,
            row->slowdown, ebb_duration_format(row->plan_ns, plan, sizeof plan),
            row->all_fast_price > 0 ? row->price / row->all_fast_price : 0, row->note);
     (void)comparison;
+}
+
+/* The geometric mean of a policy's times over all-fast, for a share on a machine. It is 0 if a
+ * trace has none. *count is the number of traces. */
+static double mean_of(const struct ebb_tiers_comparison *comparison, const char *machine,
+                      const char *share, const char *policy, uint32_t *count)
+{
+    double sum = 0;
+    *count = 0;
+    for (size_t i = 0; i < comparison->rows.count; i++) {
+        const struct ebb_tiers_row *row = &comparison->rows.items[i];
+        if (strcmp(row->policy, policy) != 0 || strcmp(row->share, share) != 0 ||
+            strcmp(comparison->traces.items[row->trace].machine.name, machine) != 0)
+            continue;
+        if (!row->made)
+            return 0;
+        sum += log(row->slowdown);
+        ++*count;
+    }
+    return *count ? exp(sum / *count) : 0;
 }
 
 static bool is_first_of(const struct ebb_tiers_comparison *comparison, size_t index)
@@ -47,7 +68,7 @@ static void means_print(const struct ebb_tiers_comparison *comparison)
         uint32_t count;
         if (!is_first_of(comparison, i))
             continue;
-        double mean = ebb__tiers_mean(comparison, machine, row->share, row->policy, &count);
+        double mean = mean_of(comparison, machine, row->share, row->policy, &count);
         if (count < 2)
             continue;
         if (!headed)
@@ -93,21 +114,19 @@ static json_t *row_json(const struct ebb_tiers_comparison *comparison,
 {
     const struct ebb_tiers_trace *trace = &comparison->traces.items[row->trace];
     const struct ebb_tier_result *result = &row->result;
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o}", "trace", trace->name,
-                               "machine", trace->machine.name, "share", row->share, "policy",
-                               row->policy, "made", (int)row->made, "note",
-                               row->made ? row->note : row->why, "peak_bytes",
-                               number((double)trace->peak_bytes), "budget_bytes",
-                               number((double)row->budget_bytes));
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:b, s:s, s:o, s:o}", "trace", trace->name, "machine",
+        trace->machine.name, "share", row->share, "policy", row->policy, "made", (int)row->made,
+        "note", row->made ? row->note : row->why, "peak_bytes", number((double)trace->peak_bytes),
+        "budget_bytes", number((double)row->budget_bytes));
     if (!object || !row->made)
         return object;
     json_t *more = json_pack(
         "{s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f}",
         "iteration_ns", number(result->iteration_ns), "fast_ns", number(result->fast_ns),
         "slowdown", row->slowdown, "wait_ns", number(result->wait_ns), "synchronous_ns",
-        number(result->synchronous_ns), "fast_peak_bytes",
-        number((double)result->fast_peak_bytes), "slow_peak_bytes",
-        number((double)result->slow_peak_bytes), "moved_out_bytes",
+        number(result->synchronous_ns), "fast_peak_bytes", number((double)result->fast_peak_bytes),
+        "slow_peak_bytes", number((double)result->slow_peak_bytes), "moved_out_bytes",
         number((double)result->moved_out_bytes), "moved_in_bytes",
         number((double)result->moved_in_bytes), "transfers", number((double)result->transfers),
         "plan_ns", number((double)row->plan_ns), "profile_ns", number((double)row->profile_ns),
@@ -128,8 +147,8 @@ enum ebb_status ebb__tiers_print_json(const struct ebb_tiers_comparison *compari
     bool ok = rows != NULL;
     for (size_t i = 0; ok && i < comparison->rows.count; i++)
         ok = json_array_append_new(rows, row_json(comparison, &comparison->rows.items[i])) == 0;
-    json_t *root = ok ? json_pack("{s:s, s:O}", "schema", "ebb.compare-tiers/1", "rows", rows)
-                      : NULL;
+    json_t *root =
+        ok ? json_pack("{s:s, s:O}", "schema", "ebb.compare-tiers/1", "rows", rows) : NULL;
     json_decref(rows);
     if (!root)
         return ebb__fail(error, EBB_ERR_MEMORY, "json", "no memory for it");

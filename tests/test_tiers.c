@@ -1,5 +1,5 @@
-/* Two memories used in place: machines, operations, simulator, checker and policies. Small cases are
- * compared with brute force: every placement is tried. */
+/* Two memories used in place: machines, operations, simulator, checker and policies. Small cases
+ * are compared with brute force: every placement is tried. */
 #include "check/tiers.h"
 #include "lab/tier/mip.h"
 #include "lab/tier/tier.h"
@@ -38,8 +38,8 @@ static struct ebb_model random_model(uint64_t *state, uint32_t count, uint32_t p
     for (uint32_t b = 0; b < total; b++) {
         make_block(&maker, 1000 + chance(state) % 9000);
         first[b] = b < persistent ? 0 : (uint32_t)(chance(state) % count);
-        last[b] = b < persistent ? count - 1
-                                 : first[b] + (uint32_t)(chance(state) % (count - first[b]));
+        last[b] =
+            b < persistent ? count - 1 : first[b] + (uint32_t)(chance(state) % (count - first[b]));
     }
     uint32_t clock = make_block(&maker, 1); /* an allocation begins each operation */
     for (uint32_t i = 0; i < count; i++) {
@@ -82,7 +82,8 @@ static void test_operations_are_stretches(void **state)
 {
     (void)state;
     struct maker maker = {0};
-    uint32_t w = make_persistent(&maker, 100), a = make_block(&maker, 10), b = make_block(&maker, 20);
+    uint32_t w = make_persistent(&maker, 100), a = make_block(&maker, 10),
+             b = make_block(&maker, 20);
     make_event(&maker, 0, EBB_EVENT_ALLOC, a, 0);
     make_event(&maker, 10, EBB_EVENT_ACCESS, w, EBB_ACCESS_READ);
     make_event(&maker, 20, EBB_EVENT_ACCESS, a, EBB_ACCESS_WRITE);
@@ -125,7 +126,8 @@ static void test_a_copy_is_hidden_or_waited_for(void **state)
     struct maker maker = {0};
     uint32_t w = make_persistent(&maker, 1000);
     uint32_t t[4];
-    for (uint32_t i = 0; i < 4; i++) { /* operations of 1000 ns; w is read in the first, written in 2 */
+    for (uint32_t i = 0; i < 4;
+         i++) { /* operations of 1000 ns; w is read in the first, written in 2 */
         t[i] = make_block(&maker, 1);
         make_event(&maker, i * 1000, EBB_EVENT_ALLOC, t[i], 0);
         make_event(&maker, i * 1000 + 1, EBB_EVENT_ACCESS, t[i], EBB_ACCESS_WRITE);
@@ -138,7 +140,7 @@ static void test_a_copy_is_hidden_or_waited_for(void **state)
     struct ebb_operations operations = operations_of(&model);
     assert_int_equal(operations.count, 5); /* the last free is one */
     struct ebb_tier_machine of = machine(true);
-    struct ebb_tier_request request = {&operations, &of, 1000000, 0};
+    struct ebb_tier_request request = {&operations, &of, 1000000, 0, NULL};
     struct ebb_tier_plan plan;
     struct ebb_tier_result result;
     /* In the slow tier it is read in 1000 ns, in an operation of 3, and written in 3000, in one of
@@ -195,8 +197,8 @@ static void test_every_plan_passes_the_checker(void **unused)
         size_t count;
         const struct ebb_tier_policy *policies = ebb__tier_policies(&count);
         for (size_t p = 0; p < count; p++) {
-            struct ebb_tier_request request = {&operations, &of, peak * (uint64_t)(1 + round % 4) / 5,
-                                               1000000000};
+            struct ebb_tier_request request = {
+                &operations, &of, peak * (uint64_t)(1 + round % 4) / 5, 1000000000, &model};
             struct ebb_tier_row row;
             struct ebb_error error = {0};
             if (!policies[p].make || (needs_cbc(policies[p].name) && !solver))
@@ -227,7 +229,8 @@ static double placement_ns(const struct ebb_tier_request *request, const uint32_
         uint32_t birth = ebb__tier_birth(operations, b);
         for (uint32_t age = 0; age < block->span; age++) {
             uint32_t at = (birth + age) % operations->count;
-            struct ebb_stay stay = {.block = b, .first = at, .start = at, .tier = bits[b] >> at & 1};
+            struct ebb_stay stay = {
+                .block = b, .first = at, .start = at, .tier = bits[b] >> at & 1};
             assert_true(ebb__tier_plan_add(&plan, stay));
         }
     }
@@ -236,8 +239,7 @@ static double placement_ns(const struct ebb_tier_request *request, const uint32_
     struct ebb_tier_claim claim = {0, result.fast_peak_bytes, result.slow_peak_bytes,
                                    result.iteration_ns};
     struct ebb_error error = {0};
-    enum ebb_status status =
-        ebb__check_tiers(operations, request->machine, &plan, &claim, &error);
+    enum ebb_status status = ebb__check_tiers(operations, request->machine, &plan, &claim, &error);
     if (status)
         print_error("%s: %s\n", error.what, error.why);
     assert_int_equal(status, EBB_OK);
@@ -245,8 +247,8 @@ static double placement_ns(const struct ebb_tier_request *request, const uint32_
     return result.fast_peak_bytes <= request->budget_bytes ? result.iteration_ns : INFINITY;
 }
 
-/* The best of all placements: blocks that keep their tier, or any. Only the first `free_blocks` can
- * be fast; the others are one byte. */
+/* The best of all placements: blocks that keep their tier, or any. Only the first `free_blocks`
+ * can be fast; the others are one byte. */
 static double brute_force(const struct ebb_tier_request *request, uint32_t free_blocks, bool moves)
 {
     uint32_t count = request->operations->count, bits[64];
@@ -289,7 +291,8 @@ static void test_autotm_static_is_optimal(void **unused)
         struct ebb_model model = random_model(&state, 5, 3, 4);
         struct ebb_operations operations = operations_of(&model);
         struct ebb_tier_machine of = machine(round % 2);
-        struct ebb_tier_request request = {&operations, &of, 4000 + chance(&state) % 20000, 0};
+        struct ebb_tier_request request = {&operations, &of, 4000 + chance(&state) % 20000, 0,
+                                           NULL};
         bool fragmented;
         double best = brute_force(&request, 7, false);
         double found = policy_ns(&request, "autotm:static", &fragmented);
@@ -314,7 +317,8 @@ static void test_synchronous_plans_against_brute_force(void **unused)
         struct ebb_model model = random_model(&state, 4, 1, 2);
         struct ebb_operations operations = operations_of(&model);
         struct ebb_tier_machine of = machine(round % 2);
-        struct ebb_tier_request request = {&operations, &of, 3000 + chance(&state) % 12000, 0};
+        struct ebb_tier_request request = {&operations, &of, 3000 + chance(&state) % 12000, 0,
+                                           NULL};
         bool fragmented;
         double best = brute_force(&request, 3, true);
         double ours = policy_ns(&request, "deeptm:-asynchronous", &fragmented);
@@ -344,7 +348,7 @@ static void test_damage_is_found(void **unused)
     struct ebb_model model = random_model(&state, 14, 3, 5);
     struct ebb_operations operations = operations_of(&model);
     struct ebb_tier_machine of = machine(true);
-    struct ebb_tier_request request = {&operations, &of, 15000, 1000000000};
+    struct ebb_tier_request request = {&operations, &of, 15000, 1000000000, NULL};
     struct ebb_tier_row row;
     assert_int_equal(ebb__tier_run(ebb__tier_policy("deeptm"), &request, &row, NULL), EBB_OK);
     struct ebb_tier_claim claim = {request.budget_bytes, row.result.fast_peak_bytes,
@@ -396,7 +400,7 @@ static void test_damage_is_found(void **unused)
 #define TIER(read, write, more)                                                                    \
     "{\"read\": " read ", \"write\": " write ", \"price_per_gib\": 3" more "}"
 #define FILE_OF(fast, slow)                                                                        \
-    "{\"schema\": \"ebb.machine/1\", \"tiers\": [" fast slow                                      \
+    "{\"schema\": \"ebb.machine/1\", \"tiers\": [" fast slow                                       \
     "], \"out\": {\"bytes_per_second\": \"2GB/s\"}, \"in\": {\"bytes_per_second\": 1e9}}"
 
 static enum ebb_status machine_read(const char *text, struct ebb_tier_machine *made,
@@ -412,7 +416,8 @@ static void test_machines_are_read(void **unused)
     struct ebb_error error;
     assert_int_equal(
         machine_read(FILE_OF(TIER("\"100GB/s\"", "5e10", ", \"latency\": \"80ns\""),
-                             ", " TIER("\"10GiB/s\"", "\"5GB/s\"", ", \"line\": 256, "
+                             ", " TIER("\"10GiB/s\"", "\"5GB/s\"",
+                                       ", \"line\": 256, "
                                        "\"capacity\": \"4GiB\", \"latency\": \"0.3us\"")),
                      &made, &error),
         EBB_OK);
@@ -428,8 +433,7 @@ static void test_machines_are_read(void **unused)
         {FILE_OF(TIER("0", "1e9", ""), ", " TIER("1e9", "1e9", "")), "must be above 0"},
         {FILE_OF(TIER("1e9", "1e9", ""), ", " TIER("1e9", "\"0GB/s\"", "")), "must be above 0"},
         {FILE_OF(TIER("1e9", "1e9", ""), ", " TIER("1e9", "\"3 furlongs\"", "")), "unknown unit"},
-        {FILE_OF("{\"read\": 1, \"write\": 1, \"price_per_gib\": -2}",
-                 ", " TIER("1e9", "1e9", "")),
+        {FILE_OF("{\"read\": 1, \"write\": 1, \"price_per_gib\": -2}", ", " TIER("1e9", "1e9", "")),
          "from 0 to"},
         {FILE_OF("{\"read\": 1}", ", " TIER("1e9", "1e9", "")), "no member 'write'"},
         {FILE_OF(TIER("1e9", "1e9", ""), ", 7"), "no object"},

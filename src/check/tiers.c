@@ -61,8 +61,7 @@ static bool written_at(const struct ebb__tier_case *it, uint32_t b, uint32_t at)
 }
 
 /* True if the block is written in [from, to), cyclic; nothing if both are the same. */
-static bool written_between(const struct ebb__tier_case *it, uint32_t b, uint32_t from,
-                            uint32_t to)
+static bool written_between(const struct ebb__tier_case *it, uint32_t b, uint32_t from, uint32_t to)
 {
     for (uint32_t at = from; at != to; at = (at + 1) % it->operations->count)
         if (written_at(it, b, at))
@@ -127,8 +126,7 @@ static uint64_t whole_pages(const struct ebb__tier_case *it, uint64_t bytes)
     return rest ? bytes + it->machine->page_bytes - rest : bytes;
 }
 
-static uint64_t bytes_at(const struct ebb__tier_case *it, uint64_t *together, int tier,
-                         uint32_t at)
+static uint64_t bytes_at(const struct ebb__tier_case *it, uint64_t *together, int tier, uint32_t at)
 {
     uint64_t sum = 0;
     uint32_t blocks = it->operations->block_count;

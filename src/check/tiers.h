@@ -1,12 +1,11 @@
 /* The checker of plans for two tiers. It does not trust planners or the simulator, and shares no
  * code with them. It checks what plan/tiers.h states, by walking through every operation:
- *   - Each block has a stay at each time of its life, and no stay outside of it. Tiers alternate.
- *   - A copy starts within the stay before, and its block is not written meanwhile. A dropped block
+ * - Each block has a stay at each time of its life, and no stay outside of it. Tiers alternate.
+ * - A copy starts within the stay before, and its block is not written meanwhile. A dropped block
  *     has a valid copy in the slow tier.
- *   - Transfers that are one have adjacent blocks; blocks that share pages stay together.
- *   - The bytes in each tier are within what is claimed, and that is within budget and capacity.
- *   - The iteration takes the claimed time: it is carried out again, without the simulator's code.
- */
+ * - Transfers that are one have adjacent blocks; blocks that share pages stay together.
+ * - The bytes in each tier are within what is claimed, and that is within budget and capacity.
+ * - The iteration takes the claimed time: it is carried out again, without the simulator's code. */
 #ifndef EBB_CHECK_TIERS_H
 #define EBB_CHECK_TIERS_H
 

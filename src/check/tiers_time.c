@@ -101,10 +101,10 @@ static double busy_ns(const struct ebb__tier_case *it, uint32_t at)
     for (uint32_t i = 0; i < operation->use_count; i++) {
         const struct ebb_use *use = &it->operations->uses[operation->first_use + i];
         int where = ebb__tier_case_at(it, use->block, at);
-        memory_ns +=
-            ebb__tier_ns(&it->machine->tiers[where], use->read_bytes, use->write_bytes);
+        memory_ns += ebb__tier_ns(&it->machine->tiers[where], use->read_bytes, use->write_bytes);
         if (where == EBB_TIER_SLOW)
-            first_ns += fmax(0, it->machine->tiers[1].latency_ns - it->machine->tiers[0].latency_ns);
+            first_ns +=
+                fmax(0, it->machine->tiers[1].latency_ns - it->machine->tiers[0].latency_ns);
     }
     return ((double)operation->ns > memory_ns ? (double)operation->ns : memory_ns) + first_ns;
 }

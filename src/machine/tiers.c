@@ -10,16 +10,16 @@
 
 /* Each constant has its source here; docs/papers.md lists the sources.
  *
- * optane: Izraelevitz et al., arXiv 1903.05714, one socket with six interleaved modules: 39.4 GB/s
- * read, 13.9 GB/s write, 305 ns for a random read against 81 ns of DRAM, lines of 256 B. DRAM is six
- * channels of DDR4-2666, 128 GB/s by data sheet; 80 % of that is usual. A copy has the rate of the
- * slower end. Prices of 2019: 577 USD recommended for a module of 128 GB, 4.5 USD a GiB; DDR4
- * modules of 32 GB sold for about 9 USD a GiB.
+ * optane: one socket with six interleaved modules, Izraelevitz et al., arXiv 1903.05714. They
+ * read 39.4 GB/s and write 13.9 GB/s, in lines of 256 B. A random read takes 305 ns, and 81 ns in
+ * DRAM. DRAM is six channels of DDR4-2666, 128 GB/s by data sheet; 80 % of that is usual. A copy
+ * has the rate of the slower end. Prices are of 2019: 577 USD recommended for a module of 128 GB,
+ * so 4.5 USD a GiB. DRAM is assumed to cost twice that.
  *
- * cxl: Sun et al., Demystifying CXL Memory, MICRO 2023: cards of one DDR channel behind PCIe 5 x8
- * reach 20 to 26 GB/s and take 2 to 3 times the latency of local DDR5, which was about 110 ns. DRAM
- * is eight channels of DDR5-4800, 307 GB/s by data sheet, 80 % of that. Prices are assumed: DDR5 at
- * 5 USD a GiB, and DDR4 reused behind CXL at half of that.
+ * cxl: a card of one DDR channel behind PCIe 5 x8, Sun et al., Demystifying CXL Memory, MICRO
+ * 2023. Such cards reach 20 to 26 GB/s. They take 2 to 3 times the latency of local DDR5, about
+ * 110 ns. DRAM is eight channels of DDR5-4800, 307 GB/s by data sheet, 80 % of that. Prices are
+ * assumed: DDR5 at 5 USD a GiB, and DDR4 reused behind CXL at half of that.
  *
  * Both: a run of pages is moved by one call, which costs about 2 us (arbitrary: a system call and
  * the interrupts to other processors). Pages are of 4 KiB. */

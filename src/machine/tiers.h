@@ -1,5 +1,6 @@
-/* A machine with two memories that compute reads and writes in place: tier 0 is fast (DRAM), tier 1
- * is large, cheap and slow (persistent memory, CXL, another NUMA node). Plain data; thread-safe.
+/* A machine with two memories that compute reads and writes in place. Tier 0 is fast (DRAM). Tier
+ * 1 is large, cheap and slow (persistent memory, CXL, another NUMA node). Plain data;
+ * thread-safe.
  *
  *     struct ebb_tier_machine machine;
  *     status = ebb__tiers_find("optane", &machine, &error);
@@ -44,8 +45,8 @@ double ebb__tier_ns(const struct ebb_tier *tier, uint64_t read_bytes, uint64_t w
 /* Price of some bytes, in the machine's currency. */
 double ebb__tier_price(const struct ebb_tier *tier, uint64_t bytes);
 
-/* Finds the machine of an argument: `optane`, `cxl`, `numa` (measured now), else the path of a JSON
- * file (docs/formats/machine.md). EBB_ERR_ARGUMENT if the name is unknown, EBB_ERR_IO,
+/* Finds the machine of an argument: `optane`, `cxl`, `numa` (measured now), else the path of a
+ * JSON file (docs/formats/machine.md). EBB_ERR_ARGUMENT if the name is unknown, EBB_ERR_IO,
  * EBB_ERR_FORMAT if the file is no machine with tiers; *machine is then untouched. */
 EBB_NODISCARD enum ebb_status ebb__tiers_find(const char *spec, struct ebb_tier_machine *machine,
                                               struct ebb_error *error);
@@ -56,9 +57,9 @@ EBB_NODISCARD enum ebb_status ebb__tiers_read_memory(const void *bytes, size_t s
                                                      struct ebb_tier_machine *machine,
                                                      struct ebb_error *error);
 
-/* Measures this machine's memory, and that of its farthest NUMA node as the slow tier. On a machine
- * with one node both tiers are the same memory; *nodes is the number of nodes. Takes about 0.3 s
- * and 128 MiB. EBB_ERR_MEMORY. */
+/* Measures this machine's memory, and that of its farthest NUMA node as the slow tier. On a
+ * machine with one node both tiers are the same memory; *nodes is the number of nodes. Takes
+ * about 0.3 s and 128 MiB. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__tiers_probe(struct ebb_tier_machine *machine, uint32_t *nodes,
                                                struct ebb_error *error);
 

@@ -2,7 +2,6 @@
  * the unit of its name, or a text with a unit: "39.4GB/s", "192GiB", "305ns". */
 #include "machine/tiers.h"
 
-
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,13 +15,12 @@ struct unit {
     double factor;
 };
 
-static const struct unit rate_units[] = {
-    {"B/s", 1},         {"KB/s", 1e3},      {"MB/s", 1e6},         {"GB/s", 1e9},
-    {"KiB/s", 1024.0}, {"MiB/s", 0x1p20}, {"GiB/s", 0x1p30}, {NULL, 0}};
-static const struct unit size_units[] = {{"B", 1},         {"KB", 1e3},     {"MB", 1e6},
-                                         {"GB", 1e9},      {"TB", 1e12},    {"KiB", 1024.0},
-                                         {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
-                                         {NULL, 0}};
+static const struct unit rate_units[] = {{"B/s", 1},        {"KB/s", 1e3},     {"MB/s", 1e6},
+                                         {"GB/s", 1e9},     {"KiB/s", 1024.0}, {"MiB/s", 0x1p20},
+                                         {"GiB/s", 0x1p30}, {NULL, 0}};
+static const struct unit size_units[] = {
+    {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},
+    {"KiB", 1024.0}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {NULL, 0}};
 static const struct unit time_units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {NULL, 0}};
 
 /* Where an object stands, for messages. */
@@ -64,8 +62,7 @@ static enum ebb_status quantity(const struct place *place, const json_t *object,
     if (json_is_number(given)) {
         read = json_number_value(given);
     } else if (json_is_string(given) && units) {
-        enum ebb_status status =
-            unit_apply(place, name, json_string_value(given), units, &read);
+        enum ebb_status status = unit_apply(place, name, json_string_value(given), units, &read);
         if (status)
             return status;
     } else {

@@ -36,8 +36,8 @@ static bool begins(const struct reader *reader, const struct ebb_model_event *ev
         return reader->accessed;
     if (event->kind != EBB_EVENT_ACCESS || held)
         return false;
-    return reader->held || (reader->operands >= EBB_OPERANDS_MOST &&
-                            is_new_operand(reader, event->block));
+    return reader->held ||
+           (reader->operands >= EBB_OPERANDS_MOST && is_new_operand(reader, event->block));
 }
 
 static void use_add(struct reader *reader, const struct ebb_model_event *event)
@@ -96,12 +96,11 @@ static bool operations_read(struct reader *reader)
     return true;
 }
 
-/* True if an access, or an allocation of the same operation, is before `tick` in its operation: the
- * block that is freed there is live in this operation, too. */
+/* True if an access or an allocation is before `tick` in its operation. A block that is freed at
+ * `tick` is then live in this operation, too. */
 static bool is_late(const struct reader *reader, uint32_t tick)
 {
-    const struct ebb_operation *operation =
-        &reader->made->items[reader->operation_of[tick]];
+    const struct ebb_operation *operation = &reader->made->items[reader->operation_of[tick]];
     for (uint32_t at = operation->first_tick; at < tick; at++)
         if (reader->model->events[at].kind == EBB_EVENT_ACCESS ||
             reader->model->events[at].kind == EBB_EVENT_ALLOC)

@@ -2,10 +2,10 @@
  * which blocks it reads and writes.
  *
  * A trace has no operations, only events. An operation here is a stretch of the iteration: it
- * begins with allocations and frees, and ends with the accesses behind them. If uses are announced,
- * it ends with the releases. A stretch of more than EBB_OPERANDS_MOST blocks becomes several. An
- * access reads or writes the whole block, an access of unknown kind does both. The time of an
- * operation is the time from its first event to the first event of the next one. */
+ * begins with allocations and frees, and ends with the accesses behind them. If uses are
+ * announced, it ends with the releases. A stretch of more than EBB_OPERANDS_MOST blocks becomes
+ * several. An access reads or writes the whole block, an access of unknown kind does both. The
+ * time of an operation is the time from its first event to the first event of the next one. */
 #ifndef EBB_MODEL_OPERATIONS_H
 #define EBB_MODEL_OPERATIONS_H
 

@@ -124,8 +124,7 @@ static bool is_written(const struct ebb_operations *operations, uint32_t block, 
     const struct ebb_operation_block *of = &operations->blocks[block];
     for (uint32_t i = 0; i < of->use_count; i++) {
         const struct ebb_use *use = ebb__block_use(operations, block, i);
-        if (use->write_bytes &&
-            ebb__operations_between(operations, from, use->operation) < span)
+        if (use->write_bytes && ebb__operations_between(operations, from, use->operation) < span)
             return true;
     }
     return false;

@@ -7,20 +7,19 @@
  *     status = ebb__tier_plan_close(&plan, &operations);
  *
  * A **stay** is a span of operations in one tier. A block's first stay begins with its life and
- * needs no copy. Each later stay begins with a copy, and so does the first one of a persistent block
- * that has several. Operations before `first` use the block in the old tier.
+ * needs no copy. Each later stay begins with a copy, and so does the first one of a persistent
+ * block that has several. Operations before `first` use the block in the old tier.
  *
  * - A copy may start when operation `start` begins. It has ended before operation `first` begins,
- *   or the program waits. If both are the same, the copy is synchronous. In [start, first) the block
- *   is not written, and it takes memory in both tiers.
+ *   or the program waits. If both are the same, the copy is synchronous. In [start, first) the
+ *   block is not written, and it takes memory in both tiers.
  * - A block that came from the slow tier and was not written since has a valid copy there. If it
  *   `drops`, it goes back without a copy. Until then the copy takes memory of the slow tier.
- * - Blocks of a group have adjacent addresses, in the order of their places. Copies in one direction
- *   with the same start, first and run (not 0) are one transfer. Their blocks must be of one group,
- *   without a block between them that is live in operation `start`.
- * - Blocks that share pages are rounded to pages as a whole, otherwise each block is. They have one
- *   group, one lifetime, and the same stays with the same runs.
- */
+ * - Blocks of a group have adjacent addresses, in the order of their places. Copies in one
+ *   direction with the same start, first and run (not 0) are one transfer. Their blocks must be
+ *   of one group, without a block between them that is live in operation `start`.
+ * - Blocks that share pages are rounded to pages as a whole, otherwise each block is. They have
+ *   one group, one lifetime, and the same stays with the same runs. */
 #ifndef EBB_PLAN_TIERS_H
 #define EBB_PLAN_TIERS_H
 
@@ -44,10 +43,10 @@ struct ebb_stay {
 
 struct ebb_tier_plan {
     EBB_VEC(struct ebb_stay) stays; /* by block, in order of occurrence */
-    uint32_t *first_stay; /* block_count + 1: indices into stays; set when closed */
-    uint32_t *group;      /* block_count: EBB_NO_GROUP, or a number */
-    uint32_t *place;      /* block_count: the order of addresses in a group */
-    uint32_t *pages;      /* block_count: which blocks share pages: EBB_NO_GROUP, or the first of
+    uint32_t *first_stay;           /* block_count + 1: indices into stays; set when closed */
+    uint32_t *group;                /* block_count: EBB_NO_GROUP, or a number */
+    uint32_t *place;                /* block_count: the order of addresses in a group */
+    uint32_t *pages; /* block_count: which blocks share pages: EBB_NO_GROUP, or the first of
                              them */
     uint32_t block_count;
     uint64_t plan_ns;    /* time spent planning */

@@ -179,8 +179,8 @@ static int by_number(uint32_t a, uint32_t b)
     return (a > b) - (a < b);
 }
 
-/* The order in which transfers are queued: synchronous ones first, and of them the copies out; then
- * by the time until they are due. */
+/* The order in which transfers are queued: synchronous ones first, and of them the copies out;
+ * then by the time until they are due. */
 static int by_queue(const void *left, const void *right)
 {
     const struct transfer *a = left, *b = right;
@@ -340,8 +340,7 @@ enum ebb_status ebb__tiers_simulate(const struct ebb_tier_request *request,
     enum ebb_status status = plan_valid(request->operations, plan, error);
     if (status)
         return status;
-    *result = (struct ebb_tier_result){.fast_ns =
-                                           ebb__tiers_fast_ns(sim.operations, sim.machine)};
+    *result = (struct ebb_tier_result){.fast_ns = ebb__tiers_fast_ns(sim.operations, sim.machine)};
     uint64_t *shared = shared_bytes(sim.operations, plan);
     if (shared && operations_time(&sim) && transfers_make(&sim, shared) && transfers_index(&sim) &&
         peaks_find(&sim, shared, result)) {
@@ -371,8 +370,7 @@ enum ebb_status ebb__tiers_peak(const struct ebb_operations *operations,
         return ebb__fail(error, EBB_ERR_MEMORY, "tiers", "no memory for the load");
     for (uint32_t b = 0; b < operations->block_count; b++)
         range_add(change, operations->count, ebb__tier_birth(operations, b),
-                  operations->blocks[b].span,
-                  counted_bytes(operations, machine, NULL, NULL, b));
+                  operations->blocks[b].span, counted_bytes(operations, machine, NULL, NULL, b));
     *bytes = change_peak(change, operations->count);
     free(change);
     return EBB_OK;

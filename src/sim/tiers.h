@@ -5,13 +5,13 @@
  *     status = ebb__tiers_simulate(&request, &plan, &result, &error);
  *
  * Operations run one after another, in the model's order. An operation takes the longer of two
- * times: the recorded one, and that of its bytes in each tier, one operand after another. To it come
- * the latencies of the operands in the slow tier, as far as they exceed those of fast memory. Before
- * an operation the program waits for the copies that are due, then makes the synchronous ones: first
- * out, then in. Then copies that start there are queued. Each lane carries one copy at a time, in
- * the order in which they were queued; without duplex, both lanes are one. Copies and compute do not
- * slow each other down. The iteration is repeated until its time is steady. Deterministic.
- * O(laps * (operations + copies) + stays log stays). */
+ * times: the recorded one, and that of its bytes in each tier, one operand after another. To it
+ * come the latencies of the operands in the slow tier, as far as they exceed those of fast
+ * memory. Before an operation the program waits for the copies that are due, then makes the
+ * synchronous ones: first out, then in. Then copies that start there are queued. Each lane
+ * carries one copy at a time, in the order in which they were queued; without duplex, both lanes
+ * are one. Copies and compute do not slow each other down. The iteration is repeated until its
+ * time is steady. Deterministic. O(laps * (operations + copies) + stays log stays). */
 #ifndef EBB_SIM_TIERS_H
 #define EBB_SIM_TIERS_H
 
@@ -27,8 +27,9 @@
 struct ebb_tier_request {
     const struct ebb_operations *operations;
     const struct ebb_tier_machine *machine;
-    uint64_t budget_bytes;  /* of fast memory */
-    uint64_t time_limit_ns; /* of a planner; soft */
+    uint64_t budget_bytes;         /* of fast memory */
+    uint64_t time_limit_ns;        /* of a planner; soft */
+    const struct ebb_model *model; /* of the operations, for planners of events; may be NULL */
 };
 
 struct ebb_tier_result {

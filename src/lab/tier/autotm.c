@@ -1,10 +1,10 @@
 /* AutoTM: an integer program over a fixed order of operations (docs/papers.md).
  *
- * Its result is a plan; the simulator says what it takes. Memory is placed by a packing, so it may
- * be fragmented: then the program is solved again with as much less memory as the packing exceeded
- * the budget, as its authors do. If the solver finds nothing in its time, everything stays in the
- * slow tier, and the plan says so. Its profile measures each distinct operation once for each
- * placement of its operands; that time is computed, not measured. */
+ * Its result is a plan; the simulator says what it takes. Memory is placed by a packing, so it
+ * may be fragmented. Then the program is solved again, as its authors do, with less memory: as
+ * much less as the packing exceeded the budget. If the solver finds nothing in its time,
+ * everything stays in the slow tier, and the plan says so. Its profile measures each distinct
+ * operation once for each placement of its operands; that time is computed, not measured. */
 #include "lab/tier/autotm.h"
 
 #include "base/clock.h"
@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP 0.01              /* relative; its authors accept 1 % as well */
-#define SECONDS 30.0          /* without a time limit */
-#define FRAGMENTED_ROUNDS 4   /* solutions at most */
-#define MOST_PLACEMENTS 1024  /* of one operation that are profiled */
+#define GAP 0.01             /* relative; its authors accept 1 % as well */
+#define SECONDS 30.0         /* without a time limit */
+#define FRAGMENTED_ROUNDS 4  /* solutions at most */
+#define MOST_PLACEMENTS 1024 /* of one operation that are profiled */
 
 static bool chosen(const struct ebb_mip_solution *solution, int column)
 {
@@ -134,9 +134,8 @@ static enum ebb_status excess_find(const struct ebb_tier_request *request,
 {
     const struct ebb_operations *operations = request->operations;
     struct ebb_pool_buffer *buffers = calloc(plan->stays.count + 1, sizeof *buffers);
-    struct ebb_pool_problem problem = {.buffers = buffers,
-                                       .period = operations->count,
-                                       .capacity_bytes = request->budget_bytes};
+    struct ebb_pool_problem problem = {
+        .buffers = buffers, .period = operations->count, .capacity_bytes = request->budget_bytes};
     struct ebb_pool_solution solution;
     if (!buffers)
         return ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory to pack");
@@ -222,8 +221,8 @@ static enum ebb_status program_solve(struct ebb_autotm *it, double seconds, stru
     return status;
 }
 
-/* Solves the static program first, since CBC needs a solution to begin from: in at most half of the
- * time that is left. */
+/* Solves the static program first, since CBC needs a solution to begin from: in at most half of
+ * the time that is left. */
 static enum ebb_status solve_once(struct ebb_autotm *it, uint64_t deadline_ns,
                                   struct ebb_tier_plan *plan, uint64_t *excess_bytes,
                                   struct ebb_error *error)
@@ -239,8 +238,8 @@ static enum ebb_status solve_once(struct ebb_autotm *it, uint64_t deadline_ns,
         double left = now_ns < deadline_ns ? (double)(deadline_ns - now_ns) * 1e-9 : 0;
         bool last = stage == 1;
         it->kind = last ? kind : EBB_AUTOTM_STATIC;
-        status = program_solve(it, fmax(0.1, last ? left : left / 2), &known, last ? plan : NULL,
-                               error);
+        status =
+            program_solve(it, fmax(0.1, last ? left : left / 2), &known, last ? plan : NULL, error);
     }
     if (!status)
         status = excess_find(it->request, plan, excess_bytes, error);
@@ -256,15 +255,16 @@ static void note_write(struct ebb_tier_plan *plan, bool limited, int rounds)
     else
         snprintf(plan->note, sizeof plan->note, "%s%s",
                  plan->optimal ? "optimal within 1 %" : "time limit reached",
-                 limited ? ", fragmented still" : rounds > 1 ? ", solved again: fragmented" : "");
+                 limited      ? ", fragmented still"
+                 : rounds > 1 ? ", solved again: fragmented"
+                              : "");
 }
 
 enum ebb_status ebb__tier_autotm(const struct ebb_tier_request *request, const char *variant,
                                  struct ebb_tier_plan *plan, struct ebb_error *error)
 {
     struct ebb_autotm it = {.request = request, .budget_bytes = request->budget_bytes};
-    double seconds =
-        request->time_limit_ns ? (double)request->time_limit_ns * 1e-9 : SECONDS;
+    double seconds = request->time_limit_ns ? (double)request->time_limit_ns * 1e-9 : SECONDS;
     uint64_t deadline_ns = ebb__now_ns() + (uint64_t)(seconds * 1e9), excess_bytes = 0;
     enum ebb_status status = EBB_OK;
     it.kind = strcmp(variant, "static") == 0 ? EBB_AUTOTM_STATIC

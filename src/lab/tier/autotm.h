@@ -10,7 +10,8 @@
 
 enum ebb_autotm_kind { EBB_AUTOTM_STATIC, EBB_AUTOTM_SYNC, EBB_AUTOTM_ASYNC };
 
-#define EBB_AUTOTM_NEAR 2 /* operations behind and before a use in which a copy may be hidden; more
+#define EBB_AUTOTM_NEAR                                                                            \
+    2 /* operations behind and before a use in which a copy may be hidden; more
                              makes the program larger than CBC solves */
 
 /* A use of a block and the gap behind it. Columns; -1 where there is none. */

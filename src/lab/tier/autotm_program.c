@@ -1,10 +1,10 @@
 /* The integer program of AutoTM, as src/lab/tier/README.md states it.
  *
- * The chain of a block's gadgets has two columns a use: `fast` during the use, and `stays` during
- * the gap behind it, which implies fast at both of its ends. So a synchronous copy is a difference:
- * out behind a use that is fast and does not stay, in before one. A copy out is paid once for each
- * time that the block was written (`dirty`), and not if it was written in the slow tier. Hidden
- * copies lengthen the operation that hides them instead.
+ * The chain of a block's gadgets has two columns a use: `fast` is for the use itself, `stays` for
+ * the gap behind it. `stays` implies fast at both ends of the gap. So a synchronous copy is a
+ * difference: out behind a use that is fast and does not stay, in before one. A copy out is paid
+ * once for each time that the block was written (`dirty`), and not if it was written in the slow
+ * tier. Hidden copies lengthen the operation that hides them instead.
  *
  * An operation's time is a column that is no less than its recorded time, than its bytes in each
  * tier, and than its hidden copies. Operations that can never be longer than recorded have none. */
@@ -287,8 +287,7 @@ static bool is_sensitive(const struct ebb_autotm *it, uint32_t index)
     const struct ebb_operation *operation = &it->request->operations->items[index];
     double slow_ns = 0;
     for (uint32_t u = 0; u < operation->use_count; u++) {
-        const struct ebb_use *use =
-            &it->request->operations->uses[operation->first_use + u];
+        const struct ebb_use *use = &it->request->operations->uses[operation->first_use + u];
         slow_ns += fmax(ebb__use_ns(it->request->machine, use, 0),
                         ebb__use_ns(it->request->machine, use, 1));
     }

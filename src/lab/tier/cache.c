@@ -1,8 +1,8 @@
 /* hardware-cache: fast memory as a direct-mapped cache in front of the slow tier, as in Optane's
  * memory mode. The program sees the slow tier alone. Its addresses are those of a packing by size
- * and lifetime, as a caching allocator reaches. Sets are simulated in chunks of CHUNK_BYTES instead
- * of lines: a use sweeps over its whole block, so the lines of a chunk hit or miss together. A write
- * of a whole chunk still fetches it first, as memory mode does. */
+ * and lifetime, as a caching allocator reaches. Sets are simulated in chunks of CHUNK_BYTES
+ * instead of lines. A use sweeps over its whole block, so the lines of a chunk hit or miss
+ * together. A write of a whole chunk still fetches it first, as memory mode does. */
 #include "lab/tier/policies.h"
 #include "plan/pool/pool.h"
 

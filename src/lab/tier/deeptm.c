@@ -4,11 +4,11 @@
  * 2. The decomposed performance model gives prices (deeptm_prices.c).
  * 3. All blocks are placed, the hottest first (deeptm_heat.c), each on its best path
  *    (deeptm_path.c). This is done with prices and without; the better one remains.
- * 4. Placements are tried: the blocks of a few operations are taken out and placed again, by varied
- *    weights of heat. A trial that takes no more time remains, and moves the weights.
- * 5. Copies become runs (deeptm_runs.c).
- * Whatever the simulator finds best remains. A trial costs as many steps as it looks at operations,
- * so the same plan comes out on every machine, unless the time limit is reached first. */
+ * 4. Placements are tried: the blocks of a few operations are taken out and placed again, by
+ *    varied weights of heat. A trial that takes no more time remains, and moves the weights.
+ * 5. Copies become runs (deeptm_runs.c). Whatever the simulator finds best remains. A trial costs
+ *    as many steps as it looks at operations. So the same plan comes out on every machine, unless
+ *    the time limit is reached first. */
 #include "lab/tier/deeptm.h"
 
 #include "base/clock.h"
@@ -30,8 +30,8 @@ struct search {
     struct ebb_effort effort;
     struct ebb_tier_plan *best;
     double best_ns;
-    uint32_t *blocks;              /* scratch: block_count */
-    struct ebb_deeptm_use *before; /* scratch: use_count */
+    uint32_t *blocks;                   /* scratch: block_count */
+    struct ebb_deeptm_use *before;      /* scratch: use_count */
     struct ebb_deeptm_learner *learner; /* NULL: actions are drawn */
     uint64_t trials, gains;
     struct ebb_error *error;
@@ -121,8 +121,8 @@ static void inputs_fill(const struct search *search, double now_ns, float *input
     inputs[1] = (float)fmin(1, now_ns / fast_ns - 1);
     inputs[2] = (float)fmin(1, state->wait_ns / fast_ns);
     inputs[3] = (float)fmin(1, state->latency_ns / fast_ns);
-    inputs[4] = (float)(used / ((double)operations->count *
-                                (double)(state->request->budget_bytes + 1)));
+    inputs[4] =
+        (float)(used / ((double)operations->count * (double)(state->request->budget_bytes + 1)));
     inputs[5] = (float)search->gains / (float)(search->trials + 1);
     inputs[6] = state->request->machine->duplex ? 1 : 0;
     for (int i = 0; i < EBB_HEAT_COUNT; i++)

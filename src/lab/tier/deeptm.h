@@ -1,8 +1,9 @@
 /* DeepTM's parts. Each mechanism is a file of its own, and can be switched off (deeptm.c).
  *
- * The **state** has a path for each block: where each use finds it, and what happens in each gap. It
- * knows the bytes of fast memory, the time that operands take and the load of the lanes, for each
- * operation. So the cost of one block's path, given all others, is known without a simulation. */
+ * The **state** has a path for each block: where each use finds it, and what happens in each gap.
+ * It knows the bytes of fast memory, the time that operands take and the load of the lanes, for
+ * each operation. So the cost of one block's path, given all others, is known without a
+ * simulation. */
 #ifndef EBB_LAB_TIER_DEEPTM_H
 #define EBB_LAB_TIER_DEEPTM_H
 
@@ -49,7 +50,7 @@ struct ebb_deeptm {
     double wait_ns, latency_ns;  /* of all placed blocks */
     uint64_t random;
     double heat_weight[EBB_HEAT_COUNT];
-    double *heat; /* by block */
+    double *heat;                   /* by block */
     struct ebb_deeptm_table *table; /* of deeptm_path.c */
 };
 
@@ -65,8 +66,7 @@ void ebb__deeptm_remove(struct ebb_deeptm *it, uint32_t block);
 double ebb__deeptm_ns(const struct ebb_deeptm *it);
 /* The stays of all blocks. Closes the plan. */
 EBB_NODISCARD enum ebb_status ebb__deeptm_plan(const struct ebb_deeptm *it,
-                                               struct ebb_tier_plan *plan,
-                                               struct ebb_error *error);
+                                               struct ebb_tier_plan *plan, struct ebb_error *error);
 static inline uint64_t ebb__deeptm_bytes(const struct ebb_deeptm *it, uint32_t block)
 {
     return ebb__tier_bytes(it->request->machine, it->operations->blocks[block].size_bytes);
@@ -174,7 +174,6 @@ void ebb__deeptm_merged_fini(struct ebb_deeptm_merged *merged);
 
 /* Makes copies that go together one transfer each. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__deeptm_runs(const struct ebb_operations *operations,
-                                               struct ebb_tier_plan *plan,
-                                               struct ebb_error *error);
+                                               struct ebb_tier_plan *plan, struct ebb_error *error);
 
 #endif

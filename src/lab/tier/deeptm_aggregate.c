@@ -1,7 +1,7 @@
 /* Page-level aggregation: small blocks of like heat share pages, and move together.
  *
  * Blocks are alike if they have the same lifetime and are used at nearly the same operations. They
- * become one block of the sum of their sizes, so that less of their pages is wasted, they take one
+ * become one block of the sum of their sizes. So less of their pages is wasted, they take one
  * transfer, and the plan has fewer decisions. */
 #include "lab/tier/deeptm.h"
 
@@ -108,8 +108,7 @@ static void uses_merge(const struct ebb_operations *operations, const uint32_t *
             while (at < made->use_count && made->uses[at].block != block)
                 at++;
             if (at == made->use_count)
-                made->uses[made->use_count++] =
-                    (struct ebb_use){.operation = i, .block = block};
+                made->uses[made->use_count++] = (struct ebb_use){.operation = i, .block = block};
             made->uses[at].read_bytes += use->read_bytes;
             made->uses[at].write_bytes += use->write_bytes;
         }
@@ -142,8 +141,8 @@ enum ebb_status ebb__deeptm_merge(const struct ebb_operations *operations,
                                   struct ebb_deeptm_merged *merged, struct ebb_error *error)
 {
     struct ebb_operations *made = &merged->operations;
-    *merged = (struct ebb_deeptm_merged){.operations = {.count = operations->count,
-                                                        .ns = operations->ns}};
+    *merged = (struct ebb_deeptm_merged){
+        .operations = {.count = operations->count, .ns = operations->ns}};
     size_t uses = (size_t)operations->use_count + 1;
     merged->merged_of = calloc((size_t)operations->block_count + 1, sizeof *merged->merged_of);
     made->items = calloc((size_t)operations->count + 1, sizeof *made->items);
@@ -182,8 +181,8 @@ static void pages_set(const struct ebb_deeptm_merged *merged, uint32_t block_cou
 
 enum ebb_status ebb__deeptm_expand(const struct ebb_operations *operations,
                                    const struct ebb_deeptm_merged *merged,
-                                   const struct ebb_tier_plan *plan,
-                                   struct ebb_tier_plan *expanded, struct ebb_error *error)
+                                   const struct ebb_tier_plan *plan, struct ebb_tier_plan *expanded,
+                                   struct ebb_error *error)
 {
     uint32_t blocks = operations->block_count;
     uint32_t *first_of = calloc(plan->block_count + 1, sizeof *first_of);

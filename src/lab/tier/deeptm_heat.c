@@ -1,10 +1,10 @@
 /* Heat: the order in which blocks ask for fast memory.
  *
  * The published method names a weighted sum of four characteristics without saying which. Ebb's
- * reading: size, shortness of life, access frequency and nearness of the next use; and the share of
- * writes, since slow media are slower at writing. Each is in [0, 1]. The weights follow regret:
- * placements are tried with weights nearby, and the weights move to those of a placement that took
- * less time, away from those of one that took more. */
+ * reading is size, shortness of life, access frequency and nearness of the next use. The share of
+ * writes is a fifth one, since slow media are slower at writing. Each is in [0, 1]. The weights
+ * follow regret: placements are tried with weights nearby. The weights move to those of a
+ * placement that took less time, and away from those of one that took more. */
 #include "lab/tier/deeptm.h"
 
 #include <math.h>

@@ -1,18 +1,19 @@
 /* Global optimisation by reinforcement: an actor-critic network chooses what the next trial does.
  *
- * Two hidden layers of tanh; the actor's outputs are chances of actions, the critic's output is the
- * value of the state. An action is how much memory's price counts, how wide the windows of copies
- * are, and how many blocks from how far are placed again. Its reward is the share of the simulated
- * time that the trial saves. Training is offline (bench/tier_learn.c), on random iterations, by the
- * policy gradient with the critic's value as its baseline, one step after each trial; it is seeded
- * and deterministic. An inference takes microseconds, so plain loops suffice. */
+ * Two hidden layers of tanh; the actor's outputs are chances of actions, the critic's output is
+ * the value of the state. An action is how much memory's price counts, how wide the windows of
+ * copies are, and how many blocks from how far are placed again. Its reward is the share of the
+ * simulated time that the trial saves. Training is offline, on random iterations
+ * (bench/tier_learn.c). It follows the policy gradient with the critic's value as its baseline,
+ * one step after each trial. It is seeded and deterministic. An inference takes microseconds, so
+ * plain loops suffice. */
 #include "lab/tier/deeptm.h"
 #include "lab/tier/deeptm_weights.h"
 
 #include <math.h>
 #include <string.h>
 
-#define RATE 0.003f        /* of the actor; larger ones forget */
+#define RATE 0.003f /* of the actor; larger ones forget */
 #define CRITIC_RATE 0.01f
 #define REWARD_SCALE 300.0 /* trials save about 0.3 % */
 
@@ -31,8 +32,8 @@ _Static_assert(sizeof ebb__deeptm_weights == EBB_LEARN_WEIGHTS * sizeof(float) &
 struct ebb_deeptm_action ebb__deeptm_action_of(uint32_t index)
 {
     static const struct ebb_deeptm_action actions[EBB_LEARN_ACTIONS] = {
-        {0, 1, 8, 48},  {0, 2, 8, 48},    {0, 1, 64, 12}, {0, 4, 64, 12},
-        {1, 1, 8, 48},  {0.5, 1, 32, 24}, {0.5, 2, 8, 48}, {0, 1, 2, 96},
+        {0, 1, 8, 48}, {0, 2, 8, 48},    {0, 1, 64, 12},  {0, 4, 64, 12},
+        {1, 1, 8, 48}, {0.5, 1, 32, 24}, {0.5, 2, 8, 48}, {0, 1, 2, 96},
     };
     return actions[index < EBB_LEARN_ACTIONS ? index : 0];
 }
@@ -122,8 +123,8 @@ void ebb__deeptm_learner_reward(struct ebb_deeptm_learner *it, double reward)
     float scaled = (float)fmin(5, reward * REWARD_SCALE), advantage = scaled - it->value;
     for (int a = 0; a < EBB_LEARN_ACTIONS; a++) {
         float slope = RATE * advantage * ((a == (int)it->action ? 1 : 0) - it->chance[a]);
-        row_learn(it->weights + ACTOR + a * (EBB_LEARN_HIDDEN + 1), it->hidden[1],
-                  EBB_LEARN_HIDDEN, slope, back[1]);
+        row_learn(it->weights + ACTOR + a * (EBB_LEARN_HIDDEN + 1), it->hidden[1], EBB_LEARN_HIDDEN,
+                  slope, back[1]);
     }
     row_learn(it->weights + CRITIC, it->hidden[1], EBB_LEARN_HIDDEN, CRITIC_RATE * advantage,
               back[1]);

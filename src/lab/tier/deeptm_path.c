@@ -1,10 +1,10 @@
 /* The best path of one block: dynamic programming over its uses.
  *
- * A use finds the block in one of three states: slow; clean, in fast memory with a valid copy in the
- * slow tier; or dirty, in fast memory without one. In the gap behind it the block stays, or is
- * copied out, or in, or both. A copy is given the shortest window in which the lane has time for it
- * and memory holds it; what the window does not hide, the program waits for. All other blocks are as
- * they are. The path of a persistent block is a circle: each state of its first use is tried.
+ * A use finds the block in one of three states. It is slow, or in fast memory: clean if the slow
+ * tier has a valid copy, dirty if not. In the gap behind it the block stays, or is copied out, or
+ * in, or both. A copy is given the shortest window in which the lane has time for it and memory
+ * holds it. The program waits for what the window does not hide. All other blocks are as they
+ * are. The path of a persistent block is a circle: each state of its first use is tried.
  * O(operations + uses). */
 #include "lab/tier/deeptm.h"
 
@@ -108,12 +108,12 @@ static void gap_find(const struct walk *walk, uint32_t i, struct gap *gap)
     const struct ebb_operations *operations = walk->it->operations;
     uint32_t count = operations->count;
     uint32_t at = ebb__block_use(operations, walk->index, i)->operation;
-    uint32_t next = ebb__block_use(operations, walk->index, (i + 1) % walk->block->use_count)
-                        ->operation;
+    uint32_t next =
+        ebb__block_use(operations, walk->index, (i + 1) % walk->block->use_count)->operation;
     gap->first = at + 1 == count ? 0 : at + 1;
     gap->span = ebb__operations_between(operations, gap->first, next);
-    gap->stay_cost = has_rooms(walk, gap->first, gap->span) ? price(walk, gap->first, gap->span)
-                                                            : NEVER;
+    gap->stay_cost =
+        has_rooms(walk, gap->first, gap->span) ? price(walk, gap->first, gap->span) : NEVER;
     out_find(walk, gap);
     in_find(walk, gap);
     uint32_t out_end = ebb__operations_between(operations, gap->first, gap->out.first);
@@ -129,7 +129,8 @@ static double use_cost(const struct walk *walk, uint32_t i, bool fast)
     uint32_t order = walk->block->first_use + i;
     double without = it->operand_ns[at];
     double with = without + (fast ? it->fast_ns : it->slow_ns)[order];
-    double more = ebb__deeptm_operation_ns(it, at, with) - ebb__deeptm_operation_ns(it, at, without);
+    double more =
+        ebb__deeptm_operation_ns(it, at, with) - ebb__deeptm_operation_ns(it, at, without);
     if (fast)
         return has_room(walk, at) ? more + price(walk, at, 1) : NEVER;
     return more + ebb__use_latency_ns(it->request->machine, 1);
@@ -213,8 +214,7 @@ static double tail_cost(const struct walk *walk, bool fast)
 {
     const struct ebb_operations *operations = walk->it->operations;
     uint32_t birth = ebb__tier_birth(operations, walk->index);
-    uint32_t at =
-        ebb__block_use(operations, walk->index, walk->block->use_count - 1)->operation;
+    uint32_t at = ebb__block_use(operations, walk->index, walk->block->use_count - 1)->operation;
     uint32_t span = walk->block->span - 1 - ebb__operations_between(operations, birth, at);
     uint32_t first = at + 1 == operations->count ? 0 : at + 1;
     if (!fast)

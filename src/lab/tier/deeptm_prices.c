@@ -1,12 +1,13 @@
 /* The performance model as an integer program, decomposed.
  *
- * Problem: which block is in fast memory when, so that the iteration is shortest. All that couples
- * the blocks of AutoTM's program is memory, operation by operation. Method: memory has a price in
- * each operation. Given prices, each block chooses its own best path (deeptm_path.c), which is a
- * program of its own and small. Where the blocks together want more memory than there is, the price
- * rises; where less, it falls (subgradients, steps that shrink). Operations that several blocks make
- * longer couple them, too: blocks choose one after another, each knowing the others' paths.
- * Source: Lagrangian relaxation, Held and Karp 1971; its use here is original to Ebb. */
+ * Problem: which block is in fast memory when, so that the iteration is shortest. All that
+ * couples the blocks of AutoTM's program is memory, operation by operation. Method: memory has a
+ * price in each operation. Given prices, each block chooses its own best path (deeptm_path.c),
+ * which is a program of its own and small. Where the blocks together want more memory than there
+ * is, the price rises; where less, it falls (subgradients, steps that shrink). Operations that
+ * several blocks make longer couple them, too: blocks choose one after another, each knowing the
+ * others' paths. Source: Lagrangian relaxation, Held and Karp 1971; its use here is original to
+ * Ebb. */
 #include "lab/tier/deeptm.h"
 
 #include <math.h>
@@ -62,5 +63,4 @@ void ebb__deeptm_prices(struct ebb_deeptm *it, uint32_t rounds)
     for (uint32_t b = 0; b < operations->block_count; b++)
         if (it->placed[b])
             ebb__deeptm_remove(it, b);
-
 }

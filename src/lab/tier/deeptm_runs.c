@@ -1,10 +1,10 @@
-/* Contiguous migration: copies in one direction that go together are one transfer, if their blocks
- * have adjacent addresses.
+/* Contiguous migration: copies in one direction that go together are one transfer, if their
+ * blocks have adjacent addresses.
  *
  * Addresses are free to choose, but each block has one place. The sets of copies that go together
- * are taken in the order of the transfers that they save. If none of its blocks has a place, a set
- * gets a new group. If they have places in one group, it is used if no other live block lies between
- * them. */
+ * are taken in the order of the transfers that they save. If none of its blocks has a place, a
+ * set gets a new group. If they have places in one group, it is used if no other live block lies
+ * between them. */
 #include "lab/tier/deeptm.h"
 
 #include <stdlib.h>
@@ -115,8 +115,8 @@ static void group_open(struct ebb_tier_plan *plan, struct ebb_stay *const *copie
     }
 }
 
-/* Blocks that share pages have adjacent places from the start. They are in no other group, so their
- * own copies are a run, and no more. */
+/* Blocks that share pages have adjacent places from the start. They are in no other group, so
+ * their own copies are a run, and no more. */
 static void pages_group(struct ebb_tier_plan *plan, uint32_t *groups)
 {
     for (uint32_t b = 0; b < plan->block_count; b++) {

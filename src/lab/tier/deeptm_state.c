@@ -12,8 +12,11 @@ bool ebb__deeptm_init(struct ebb_deeptm *it, const struct ebb_tier_request *requ
 {
     const struct ebb_operations *operations = request->operations;
     size_t count = (size_t)operations->count + 2, uses = (size_t)operations->use_count + 1;
-    *it = (struct ebb_deeptm){
-        .request = request, .operations = operations, .options = options, .random = SEED, .slack = 1};
+    *it = (struct ebb_deeptm){.request = request,
+                              .operations = operations,
+                              .options = options,
+                              .random = SEED,
+                              .slack = 1};
     it->uses = calloc(uses, sizeof *it->uses);
     it->placed = calloc((size_t)operations->block_count + 1, sizeof *it->placed);
     it->heat = calloc((size_t)operations->block_count + 1, sizeof *it->heat);
@@ -61,14 +64,16 @@ static void lane_add(struct ebb_deeptm *it, const struct ebb_deeptm_copy *copy, 
                      double copy_ns)
 {
     const struct ebb_operations *operations = it->operations;
-    double window_ns = 0, hidden_ns = copy_ns > 0 ? copy_ns - copy->wait_ns
-                                                  : copy_ns + copy->wait_ns;
-    for (uint32_t at = copy->start; at != copy->first; at = at + 1 == operations->count ? 0 : at + 1)
+    double window_ns = 0,
+           hidden_ns = copy_ns > 0 ? copy_ns - copy->wait_ns : copy_ns + copy->wait_ns;
+    for (uint32_t at = copy->start; at != copy->first;
+         at = at + 1 == operations->count ? 0 : at + 1)
         window_ns += (double)operations->items[at].ns;
     if (window_ns <= 0)
         return;
     double *lane = it->lane_ns[in && it->request->machine->duplex];
-    for (uint32_t at = copy->start; at != copy->first; at = at + 1 == operations->count ? 0 : at + 1)
+    for (uint32_t at = copy->start; at != copy->first;
+         at = at + 1 == operations->count ? 0 : at + 1)
         lane[at] += hidden_ns * (double)operations->items[at].ns / window_ns;
 }
 
@@ -156,10 +161,9 @@ static bool block_stays(const struct ebb_deeptm *it, uint32_t b, struct ebb_tier
     if (block->use_count == 0)
         return true;
     if (!block->persistent)
-        ok = ebb__tier_plan_add(plan, (struct ebb_stay){.block = b,
-                                                        .first = birth,
-                                                        .start = birth,
-                                                        .tier = !uses[0].fast});
+        ok = ebb__tier_plan_add(
+            plan,
+            (struct ebb_stay){.block = b, .first = birth, .start = birth, .tier = !uses[0].fast});
     for (uint32_t i = 0; ok && i < block->use_count; i++) {
         const struct ebb_deeptm_use *use = &uses[i];
         if (use->out.made || use->drops)

@@ -28,15 +28,21 @@ struct cbc {
     void (*destroy)(void *model);
 };
 
-static const char *const names[] = {
-    "Cbc_newModel",          "Cbc_loadProblem",
-    "Cbc_setInteger",        "Cbc_setParameter",
-    "Cbc_setLogLevel",       "Cbc_setMaximumSeconds",
-    "Cbc_setAllowableFractionGap", "Cbc_setMIPStartI",
-    "Cbc_solve",             "Cbc_isProvenOptimal",
-    "Cbc_getBestPossibleObjValue", "Cbc_getObjValue",
-    "Cbc_numberSavedSolutions", "Cbc_getColSolution",
-    "Cbc_deleteModel"};
+static const char *const names[] = {"Cbc_newModel",
+                                    "Cbc_loadProblem",
+                                    "Cbc_setInteger",
+                                    "Cbc_setParameter",
+                                    "Cbc_setLogLevel",
+                                    "Cbc_setMaximumSeconds",
+                                    "Cbc_setAllowableFractionGap",
+                                    "Cbc_setMIPStartI",
+                                    "Cbc_solve",
+                                    "Cbc_isProvenOptimal",
+                                    "Cbc_getBestPossibleObjValue",
+                                    "Cbc_getObjValue",
+                                    "Cbc_numberSavedSolutions",
+                                    "Cbc_getColSolution",
+                                    "Cbc_deleteModel"};
 
 /* The library stays loaded: unloading C++ is not worth its risks. */
 static bool cbc_load(struct cbc *cbc)

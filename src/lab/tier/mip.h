@@ -49,8 +49,7 @@ void ebb__mip_entry(struct ebb_mip *mip, int row, int column, double value);
  * solution in time it is EBB_OK with values == NULL. EBB_ERR_UNSUPPORTED if CBC is not installed,
  * EBB_ERR_MEMORY. Single-threaded. */
 EBB_NODISCARD enum ebb_status ebb__mip_solve(const struct ebb_mip *mip, double seconds, double gap,
-                                             const double *start,
-                                             struct ebb_mip_solution *solution,
+                                             const double *start, struct ebb_mip_solution *solution,
                                              struct ebb_error *error);
 void ebb__mip_fini(struct ebb_mip *mip);
 

@@ -20,8 +20,8 @@ static inline bool ebb__occupancy_fits(const uint64_t *used, uint32_t count, uin
 }
 
 /* Adds `bytes` to [first, first + span), cyclic; as a negative number, removes them. */
-static inline void ebb__occupancy_add(uint64_t *used, uint32_t count, uint32_t first,
-                                      uint32_t span, int64_t bytes)
+static inline void ebb__occupancy_add(uint64_t *used, uint32_t count, uint32_t first, uint32_t span,
+                                      int64_t bytes)
 {
     for (uint32_t i = 0, at = first; i < span; i++, at = at + 1 == count ? 0 : at + 1)
         used[at] += (uint64_t)bytes;

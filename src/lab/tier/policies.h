@@ -13,6 +13,8 @@ enum ebb_status ebb__tier_autotm(const struct ebb_tier_request *request, const c
                                  struct ebb_tier_plan *plan, struct ebb_error *error);
 enum ebb_status ebb__tier_sentinel(const struct ebb_tier_request *request, const char *variant,
                                    struct ebb_tier_plan *plan, struct ebb_error *error);
+enum ebb_status ebb__tier_ebb(const struct ebb_tier_request *request, const char *variant,
+                              struct ebb_tier_plan *plan, struct ebb_error *error);
 /* variant: the mechanisms that are off, as letters (deeptm.c) */
 enum ebb_status ebb__tier_deeptm(const struct ebb_tier_request *request, const char *variant,
                                  struct ebb_tier_plan *plan, struct ebb_error *error);

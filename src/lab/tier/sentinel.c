@@ -2,12 +2,12 @@
  *
  * Blocks that live within one interval are short-lived: they lie in a reserved region of fast
  * memory and never move. The iteration is divided into intervals of equal numbers of operations.
- * For each interval, the other blocks that it accesses are chosen for fast memory, those with the
- * most accessed bytes a byte first, as far as they fit. They are copied during the interval before,
- * and leave behind their last access, unless there is room for them. What does not fit is used in
- * the slow tier. Each interval length is tried, each with both answers to a copy that would be late:
- * wait, or leave the block in the slow tier. The best of the trials remains. Departure: a trial is a
- * simulated step instead of a real one. */
+ * For each interval, other blocks that it accesses are chosen for fast memory, as far as they
+ * fit. Those with the most accessed bytes a byte come first. They are copied during the interval
+ * before, and leave behind their last access, unless there is room for them. What does not fit is
+ * used in the slow tier. Each interval length is tried, each with both answers to a copy that
+ * would be late: wait, or leave the block in the slow tier. The best of the trials remains.
+ * Departure: a trial is a simulated step instead of a real one. */
 #include "lab/tier/occupancy.h"
 #include "lab/tier/policies.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAPS 2      /* the second begins where the first ended */
+#define LAPS 2       /* the second begins where the first ended */
 #define MOST_TRIES 6 /* with less memory each, if copies overlap with what is chosen later */
 
 struct trial {
@@ -45,16 +45,14 @@ static uint32_t end_of(const struct trial *trial, uint32_t interval)
 static bool is_live(const struct ebb_operations *operations, uint32_t b, uint32_t at)
 {
     const struct ebb_operation_block *block = &operations->blocks[b];
-    return block->persistent ||
-           ebb__operations_between(operations, block->first, at) < block->span;
+    return block->persistent || ebb__operations_between(operations, block->first, at) < block->span;
 }
 
 static bool is_short(const struct trial *trial, uint32_t b)
 {
     const struct ebb_operation_block *block = &trial->request->operations->blocks[b];
     return !block->persistent &&
-           block->first / trial->length ==
-               (block->first + block->span - 1) / trial->length;
+           block->first / trial->length == (block->first + block->span - 1) / trial->length;
 }
 
 /* Adds a block to each operation of [first, end) in which it is live. */
@@ -189,14 +187,13 @@ static bool block_stays(const struct trial *trial, uint32_t b, struct ebb_tier_p
     const uint8_t *fast = trial->fast + (size_t)b * trial->count;
     uint32_t birth = ebb__tier_birth(operations, b), at = birth / trial->length;
     if (is_short(trial, b))
-        return ebb__tier_plan_add(plan, (struct ebb_stay){.block = b, .first = birth,
-                                                          .start = birth,
-                                                          .tier = !trial->heat[b]});
+        return ebb__tier_plan_add(
+            plan,
+            (struct ebb_stay){.block = b, .first = birth, .start = birth, .tier = !trial->heat[b]});
     bool changes = false, ok = true;
     if (!block->persistent)
         ok = ebb__tier_plan_add(
-            plan,
-            (struct ebb_stay){.block = b, .first = birth, .start = birth, .tier = !fast[at]});
+            plan, (struct ebb_stay){.block = b, .first = birth, .start = birth, .tier = !fast[at]});
     for (uint32_t i = block->persistent ? 0 : 1; ok && i < trial->count; i++) {
         uint32_t now = (at + i) % trial->count, before = (now + trial->count - 1) % trial->count;
         uint32_t begin = begin_of(trial, now);
@@ -206,8 +203,8 @@ static bool block_stays(const struct trial *trial, uint32_t b, struct ebb_tier_p
             continue;
         changes = true;
         struct ebb_stay stay = {.block = b, .first = begin, .tier = !fast[now]};
-        stay.start = fast[now] ? trial->start[(size_t)b * trial->count + now]
-                               : leave_start(trial, b, now);
+        stay.start =
+            fast[now] ? trial->start[(size_t)b * trial->count + now] : leave_start(trial, b, now);
         ok = ebb__tier_plan_add(plan, stay);
     }
     if (ok && block->persistent && !changes)
@@ -272,8 +269,7 @@ static enum ebb_status trial_run(struct trial *trial, struct ebb_tier_plan *plan
     return EBB_OK;
 }
 
-static bool trial_init(struct trial *trial, const struct ebb_tier_request *request,
-                       uint32_t length)
+static bool trial_init(struct trial *trial, const struct ebb_tier_request *request, uint32_t length)
 {
     size_t blocks = request->operations->block_count, count = request->operations->count;
     *trial = (struct trial){.request = request, .length = length};

@@ -21,6 +21,7 @@ static const struct ebb_tier_policy policies[] = {
     {"autotm:sync", "sync", ebb__tier_autotm, NULL, "any placement; synchronous copies"},
     {"autotm:async", "async", ebb__tier_autotm, NULL,
      "as sync, and copies that one operation near the use hides"},
+    {"ebb", "", ebb__tier_ebb, NULL, "what is used is in fast memory"},
     {"sentinel", "", ebb__tier_sentinel, NULL,
      "reserved memory for short lives; copies at intervals; slow memory in place"},
     {"first-touch", "", ebb__tier_first_touch, NULL, "no copies"},
