@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -92,8 +93,7 @@ static bool places_set(struct execution *it)
     it->bytes = calloc((size_t)count + 1, sizeof *it->bytes);
     bool ok = order && it->offset && it->bytes;
     for (uint32_t b = 0; ok && b < count; b++)
-        order[b] =
-            (struct placed){b, it->plan->group[b], it->plan->place[b], it->plan->pages[b]};
+        order[b] = (struct placed){b, it->plan->group[b], it->plan->place[b], it->plan->pages[b]};
     if (ok)
         qsort(order, count, sizeof *order, by_place);
     for (uint32_t i = 0; ok && i < count; i++) {
@@ -120,9 +120,8 @@ static bool moves_list(struct execution *it)
         uint32_t from = plan->first_stay[b], to = plan->first_stay[b + 1];
         bool circle = it->operations->blocks[b].persistent && to - from > 1;
         for (uint32_t s = from + !circle; s < to; s++)
-            it->moves[it->move_count++] =
-                (struct move){&plan->stays.items[s],
-                              &plan->stays.items[s == from ? to - 1 : s - 1], true};
+            it->moves[it->move_count++] = (struct move){
+                &plan->stays.items[s], &plan->stays.items[s == from ? to - 1 : s - 1], true};
     }
     return it->moves != NULL;
 }
@@ -345,12 +344,27 @@ static void sample(struct execution *it, uint32_t at)
         it->run->slow_peak_bytes = slow;
 }
 
+/* What an operation takes on the machine, with its operands where they are. */
+static uint64_t pace_ns(const struct execution *it, uint32_t at)
+{
+    const struct ebb_operation *operation = &it->operations->items[at];
+    double bytes_ns = 0, latency_ns = 0;
+    for (uint32_t u = 0; u < operation->use_count; u++) {
+        const struct ebb_use *use = &it->operations->uses[operation->first_use + u];
+        bytes_ns += ebb__use_ns(it->request->machine, use, it->tier[use->block]);
+        latency_ns += ebb__use_latency_ns(it->request->machine, it->tier[use->block]);
+    }
+    return (uint64_t)(fmax((double)operation->ns, bytes_ns) + latency_ns);
+}
+
 static void operation_run(struct execution *it, uint32_t at)
 {
     const struct ebb_operation *operation = &it->operations->items[at];
+    uint64_t opened_ns = ebb__now_ns();
     lives_change(it, at);
+    uint64_t lives_ns = ebb__now_ns() - opened_ns; /* of the operation, too */
     moves_before(it, at);
-    uint64_t began_ns = ebb__now_ns();
+    uint64_t began_ns = ebb__now_ns() - lives_ns;
     for (uint32_t u = 0; u < operation->use_count; u++) {
         const struct ebb_use *use = &it->operations->uses[operation->first_use + u];
         if (use->read_bytes && it->live[use->block])
@@ -363,8 +377,8 @@ static void operation_run(struct execution *it, uint32_t at)
     }
     if (it->run->samples)
         sample(it, at);
-    while (it->run->paces && ebb__now_ns() - began_ns < operation->ns)
-        ;
+    if (it->run->paces)
+        ebb__tier_until(began_ns + pace_ns(it, at));
     if (it->run->operation_ns)
         it->run->operation_ns[at] = (double)(ebb__now_ns() - began_ns);
 }

@@ -23,7 +23,7 @@
 struct ebb_tier_execution {
     const char *folder; /* of the slow tier */
     uint32_t laps;      /* iterations; at least 1 */
-    bool paces;         /* operations take at least their recorded time */
+    bool paces;         /* operations take at least what the machine says for them */
     bool samples;       /* residency; it costs time */
     /* Results. */
     double *operation_ns;          /* by operation, of the last lap; NULL: not wanted */
@@ -33,8 +33,8 @@ struct ebb_tier_execution {
     uint64_t fast_over_operations; /* in which more was sampled than the plan says */
     uint64_t fast_same_operations; /* in which exactly that was sampled */
     uint64_t sampled_operations;
-    double iteration_ns;    /* of the last lap */
-    double copy_ns;         /* of all copies of the last lap, on their threads */
+    double iteration_ns;      /* of the last lap */
+    double copy_ns;           /* of all copies of the last lap, on their threads */
     double predicted_copy_ns; /* by the lanes */
     uint64_t copies;
 };

@@ -6,8 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Sleeps, then spins for what a sleep cannot hit. */
-static void until(uint64_t ns)
+void ebb__tier_until(uint64_t ns)
 {
     uint64_t now = ebb__now_ns();
     if (now + 100000 < ns) {
@@ -32,7 +31,7 @@ static void *lane_run(void *argument)
         pthread_mutex_unlock(&lane->lock);
         uint64_t began_ns = ebb__now_ns();
         memcpy(copy.to, copy.from, copy.bytes);
-        until(began_ns + copy.lane_ns);
+        ebb__tier_until(began_ns + copy.lane_ns);
         uint64_t took_ns = ebb__now_ns() - began_ns;
         pthread_mutex_lock(&lane->lock);
         lane->first = (lane->first + 1) % lane->capacity;

@@ -27,6 +27,9 @@ struct ebb_tier_lane {
     bool ends, started;
 };
 
+/* Returns at that time of ebb__now_ns(): it sleeps, then spins for what a sleep cannot hit. */
+void ebb__tier_until(uint64_t ns);
+
 /* EBB_ERR_MEMORY. At most `capacity` copies wait at a time. */
 EBB_NODISCARD enum ebb_status ebb__tier_lane_init(struct ebb_tier_lane *lane, size_t capacity);
 void ebb__tier_lane_push(struct ebb_tier_lane *lane, struct ebb_tier_copy copy);
