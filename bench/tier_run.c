@@ -2,14 +2,14 @@
  *
  *     build/release/bench/bench_tier_run TRACE FOLDER [SHARE%...]
  *
- * The operations of a trace are replayed on blocks in anonymous memory and in a file in FOLDER that
- * is used in place. Their times are measured first, with everything in fast memory. From then on
- * they take PACE times as long, so that a busy machine is no matter. If FOLDER is tmpfs, both tiers
- * are the same DRAM. What is slower about the second one is then a throttle of operations, and of
- * copies: 0.4 GB/s out, 0.5 GB/s in.
+ * The operations of a trace are replayed on blocks in anonymous memory and in a file in FOLDER
+ * that is used in place. Their times are measured first, with everything in fast memory. From
+ * then on they take PACE times as long, so that a busy machine is no matter. If FOLDER is tmpfs,
+ * both tiers are the same DRAM. What is slower about the second one is then a throttle of
+ * operations, and of copies: 0.4 GB/s out, 0.5 GB/s in.
  *
- * For each share and policy one line: predicted and measured iteration, predicted and measured time
- * of copies, residency. The median comes last. */
+ * For each share and policy one line: predicted and measured iteration, predicted and measured
+ * time of copies, residency. The median comes last. */
 #include "base/order.h"
 #include "base/size.h"
 #include "lab/import/import.h"

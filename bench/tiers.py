@@ -5,9 +5,9 @@
 
 Programs are recorded once, into --record. Each is planned for each machine, share of fast memory
 and policy; `ebb compare --tiers` checks and simulates every plan. Results are kept in --keep, one
-file a plan, and are not made again: delete the folder after a change of settings. The times of a
-trace are those of the processor that it was recorded on. --scale-time 0.05 is a processor 20 times
-as fast, as a socket of a server is.
+file a plan, and are not made again: delete the folder after a change of settings. Times of a trace
+are those of the processor that recorded it. With --scale-time 0.05 it is 20 times as fast, as a
+socket of a server is.
 
 The last three programs are recorded last, and nothing is chosen by them.
 """

@@ -1,5 +1,5 @@
-/* Plans for two tiers, carried out in real memory: what the program reads is the same under each of
- * them, and blocks are where the plan says. */
+/* Plans for two tiers, carried out in real memory. What the program reads is the same under each
+ * of them, and blocks are where the plan says. */
 #include "lab/tier/execute.h"
 #include "lab/tier/tier.h"
 #include "synthetic.h"
@@ -110,7 +110,7 @@ static void test_results_and_residency(void **state)
     }
 }
 
-/* The test above sees a copy that is missing: a plan that is carried out wrongly reads other bytes. */
+/* The test above sees a copy that is missing: other bytes are read then. */
 static void test_a_wrong_plan_reads_other_bytes(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* ebb: the plan of Ebb's own planner, which knows no use in place. A block that it evicts lies in
- * the slow tier, and is copied back before its use. Its absences are rounded to operations. If that
- * exceeds the budget, the planner is asked again for as much less. If one operation alone needs more
- * than the budget, everything stays in the slow tier, and the plan says so. */
+ * the slow tier, and is copied back before its use. Its absences are rounded to operations. If
+ * that exceeds the budget, the planner is asked again for as much less. If one operation alone
+ * needs more than the budget, everything stays in the slow tier, and the plan says so. */
 #include "lab/tier/policies.h"
 #include "plan/plan.h"
 

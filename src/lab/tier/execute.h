@@ -4,12 +4,12 @@
  *     status = ebb__tier_execute(&request, &plan, &run, &error);
  *     if (run.checksum != other.checksum) ...
  *
- * The iteration's operations are replayed: each reads the bytes that it read, and writes bytes that
- * depend on them and on nothing else. So the checksum is that of the program, wherever its blocks
- * lie. Fast memory is anonymous, and its pages are released when a block leaves. The slow tier is a
- * file that is mapped and used in place, without a name, in `folder`: on tmpfs, DAX or a disk. Copies
- * run on a thread for each lane, no faster than the machine says. Where blocks really are is sampled
- * in each operation, from the kernel's page tables and the file's blocks.
+ * The iteration's operations are replayed: each reads the bytes that it read, and writes bytes
+ * that depend on them and on nothing else. So the checksum is that of the program, wherever its
+ * blocks lie. Fast memory is anonymous, and its pages are released when a block leaves. The slow
+ * tier is a file that is mapped and used in place, without a name, in `folder`: on tmpfs, DAX or
+ * a disk. Copies run on a thread for each lane, no faster than the machine says. Where blocks
+ * really are is sampled in each operation, from the kernel's page tables and the file's blocks.
  *
  * Nothing of the program itself runs: it is the plan that is tried. */
 #ifndef EBB_LAB_TIER_EXECUTE_H
