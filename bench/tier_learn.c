@@ -47,7 +47,7 @@ int main(int argc, char **argv)
             ebb__tiers_peak(&operations, &machine, &peak, &error))
             return 1;
         struct ebb_tier_request request = {&operations, &machine, peak / (2 + chance(&state) % 8),
-                                           0};
+                                           0, NULL};
         if (ebb__deeptm_train(&request, &learner, &ns, &error) ||
             (i >= plans - plans / 4 && ebb__deeptm_train(&request, NULL, &drawn_ns, &error)))
             return 1;

@@ -79,6 +79,7 @@ int main(int argc, char **argv)
         ebb__tiers_peak(&operations, &machine, &peak, &error) ||
         times_measure(&operations, argv[2], &reference, &error))
         return fail(&error);
+    setvbuf(stdout, NULL, _IOLBF, 0);
     printf("%-6s %-22s %10s %10s %7s %10s %10s %6s %6s\n", "share", "policy", "predicted",
            "measured", "off", "copies", "measured", "bytes", "same");
     for (int s = 3; s < (argc > 3 ? argc : 4); s++) {
