@@ -3,12 +3,14 @@
  * 1. Small blocks of like heat become one (deeptm_aggregate.c).
  * 2. The decomposed performance model gives prices (deeptm_prices.c).
  * 3. All blocks are placed, the hottest first (deeptm_heat.c), each on its best path
- *    (deeptm_path.c). This is done with prices and without; the better one remains.
+ *    (deeptm_path.c): with prices and without, with short windows of copies and long ones. The
+ *    best of these remains.
  * 4. Placements are tried: the blocks of a few operations are taken out and placed again, by
  *    varied weights of heat. A trial that takes no more time remains, and moves the weights.
- * 5. Copies become runs (deeptm_runs.c). Whatever the simulator finds best remains. A trial costs
- *    as many steps as it looks at operations. So the same plan comes out on every machine, unless
- *    the time limit is reached first. */
+ * 5. Copies become runs (deeptm_runs.c).
+ *
+ * Whatever the simulator finds best remains. A trial costs as many steps as it looks at operations.
+ * So the same plan comes out on every machine, unless the time limit is reached first. */
 #include "lab/tier/deeptm.h"
 
 #include "base/clock.h"
@@ -20,7 +22,7 @@
 #include <string.h>
 
 #define PRICE_ROUNDS 40
-#define STEPS 400000000u    /* of trials; about a second. Five times as many give 1 % less time */
+#define STEPS 1000000000u   /* of trials; arbitrary: some seconds */
 #define BOX_NS 20000000000u /* a limit that only a slow machine reaches */
 #define IDLE_TRIALS 4000    /* without a gain: the search is over */
 
@@ -231,21 +233,27 @@ static enum ebb_status trials(struct search *search, double now_ns)
 
 static enum ebb_status search_run(struct search *search)
 {
-    static const double factors[] = {1, 0.5, 0};
+    static const struct {
+        double factor, slack;
+    } starts[] = {{1, 1}, {0.5, 1}, {0, 1}, {1, 3}, {0, 3}};
+    enum { STARTS = sizeof starts / sizeof starts[0] };
     enum ebb_status status = EBB_OK;
-    double best = 0, least_ns = INFINITY, ns = INFINITY;
+    double least_ns = INFINITY, ns = INFINITY;
+    int best = 0;
     if (search->state.options.prices)
         ebb__deeptm_prices(&search->state, PRICE_ROUNDS);
-    for (int i = 0; !status && i < 4; i++) {
+    for (int i = 0; !status && i <= STARTS; i++) {
+        int start = i < STARTS ? i : best; /* the last round begins again from the best one */
         remove_all(search);
-        /* The last round begins again from the factor that was best. */
-        prices_use(search, i < 3 ? factors[i] : best);
+        prices_use(search, starts[start].factor);
+        search->state.slack = starts[start].slack;
         place_all(search);
         polish(search);
+        search->state.slack = 1;
         status = judge(search, &ns);
-        if (i < 3 && ns < least_ns) {
+        if (ns < least_ns) {
             least_ns = ns;
-            best = factors[i];
+            best = start;
         }
     }
     return status ? status : trials(search, ns);
