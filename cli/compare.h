@@ -1,8 +1,8 @@
 /* `ebb compare`: traces x machines x budgets x policies x seeds.
  *
- * compare_list.c reads what is to be compared. compare_rows.c plans it, compare_files.c reads
- * plans of the user, compare_pools.c packs. compare_front.c has medians, means and the front. The
- * other files show the results (table, JSON, CSV, plot), and compute nothing but units. */
+ * compare_list.c reads what is to be compared. compare_rows.c plans it, compare_files.c reads plans
+ * of the user, compare_pools.c packs. compare_front.c has medians, means and the front. The other
+ * files show the results (table, JSON, CSV, plot), and compute nothing but units. */
 #ifndef EBB_CLI_COMPARE_H
 #define EBB_CLI_COMPARE_H
 
@@ -185,8 +185,8 @@ EBB_NODISCARD enum ebb_status ebb__compare_points(const struct ebb_comparison *c
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Print the results, as text or as JSON. EBB_ERR_MEMORY; JSON: EBB_ERR_IO if standard output
- * cannot be written. The text leaves that to the caller, as the next two do for `out`. */
+/* Print the results, as text or as JSON. EBB_ERR_MEMORY; JSON: EBB_ERR_IO if standard output cannot
+ * be written. The text leaves that to the caller, as the next two do for `out`. */
 EBB_NODISCARD enum ebb_status ebb__compare_print(const struct ebb_comparison *comparison,
                                                  struct ebb_error *error);
 EBB_NODISCARD enum ebb_status ebb__compare_print_json(const struct ebb_comparison *comparison,

@@ -1,6 +1,5 @@
-/* Plans for `ebb compare`: each trace on each machine, with each budget, policy and seed. All
- * plans of a trace on a machine have the same bounds, so these are computed once, and only if
- * needed. */
+/* Plans for `ebb compare`: each trace on each machine, with each budget, policy and seed. All plans
+ * of a trace on a machine have the same bounds, so these are computed once, and only if needed. */
 #include "compare.h"
 #include "interrupt.h"
 #include "lab/bound/bound.h"

@@ -27,8 +27,8 @@ struct ebb_output {
 /* EBB_ERR_IO if the file exists and is not to be replaced, or its folder cannot be written. */
 EBB_NODISCARD enum ebb_status ebb__output_check(const char *path, bool force,
                                                 struct ebb_error *error);
-/* EBB_ERR_MEMORY. From now on a file that becomes too large is an error, not the end of the
- * process (SIGXFSZ). */
+/* EBB_ERR_MEMORY. From now on a file that becomes too large is an error, not the end of the process
+ * (SIGXFSZ). */
 EBB_NODISCARD enum ebb_status ebb__output_open(const char *path, struct ebb_output *output,
                                                struct ebb_error *error);
 /* Writes the file. A device or a pipe is written in place. Releases *output in any case. */

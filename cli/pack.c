@@ -212,8 +212,8 @@ static enum ebb_status csv_write(const char *path, const struct input *input,
     return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
 }
 
-/* For one iteration on the circle, blocks may have a lower load than their buffers, which exist
- * for longer. */
+/* For one iteration on the circle, blocks may have a lower load than their buffers, which exist for
+ * longer. */
 static uint64_t load_of(const struct input *input, const struct ebb_pool_solution *solution)
 {
     return input->blocks.names ? input->blocks.load_bytes : solution->load_bytes;

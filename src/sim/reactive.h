@@ -1,19 +1,19 @@
-/* The reactive simulator: an iteration under a budget without a plan. It is repeated until the
- * same blocks are resident at the start of two successive iterations.
+/* The reactive simulator: an iteration under a budget without a plan. It is repeated until the same
+ * blocks are resident at the start of two successive iterations.
  *
- * - If an allocation or an absent block needs memory, blocks are evicted one after another until
+ *   - If an allocation or an absent block needs memory, blocks are evicted one after another until
  *     it fits. The first is the least recently used, or the one whose next use is farthest away.
  *     An absent block is then copied in. The program waits for all of it: nothing overlaps, and
  *     every copy is a stall.
- * - A block is in use from its access to the first clock event after it. In a long stretch
+ *   - A block is in use from its access to the first clock event after it. In a long stretch
  *     without clock events the use is over earlier, by the rule that planners have, too
  *     (ebb__plan_use_over()). Before its first access it has no pages to evict. Blocks below
  *     smallest_block_bytes and those that live longer than an iteration are never evicted.
- * - If nothing can be evicted, the budget is exceeded and the run continues.
+ *   - If nothing can be evicted, the budget is exceeded and the run continues.
  *
- * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O(events
- * + evictions) an iteration by least recent use; by farthest use O(evictions * blocks). Source:
- * docs/papers.md, "Others". */
+ * Every copy out costs its lane time, even if a kept copy would avoid it. Deterministic. O(events +
+ * evictions) an iteration by least recent use; by farthest use O(evictions * blocks).
+ * Source: docs/papers.md, "Others". */
 #ifndef EBB_SIM_REACTIVE_H
 #define EBB_SIM_REACTIVE_H
 

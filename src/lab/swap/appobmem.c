@@ -1,12 +1,11 @@
-/* AppObMem: evicts in gaps that contain the load's peak, chosen by a majority vote of three
- * scores.
+/* AppObMem: evicts in gaps that contain the load's peak, chosen by a majority vote of three scores.
  *
  * Problem: choose the blocks to evict around the one peak of an iteration, from the trace of
  * accesses alone. Method: a candidate is a pair of successive accesses of one block with the peak
- * between them. Candidates are ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h).
- * As many as the budget needs are evicted, over one lane in each direction. What lacks memory
- * beside that is swapped passively, on access (engine.h). `strong` also has the same vote over
- * all gaps, peak by peak, and takes the better plan. Source: ACM TACO 2022, doi 10.1145/3535355;
+ * between them. Candidates are ranked by the sum of their ranks in DOA, AOA and WDOA (scores.h). As
+ * many as the budget needs are evicted, over one lane in each direction. What lacks memory beside
+ * that is swapped passively, on access (engine.h). `strong` also has the same vote over all gaps,
+ * peak by peak, and takes the better plan. Source: ACM TACO 2022, doi 10.1145/3535355;
  * docs/papers.md lists the differences. O(gaps log gaps * (gaps + cells)). Fails if the load is
  * high far from its peak: a block has at most one candidate gap. Most of the swapping there is
  * passive, and the program waits. */

@@ -3,14 +3,14 @@
  * Problem and scores: scores.h. Method: a candidate is a pair of successive accesses of one block
  * of at least 1 MiB with the peak between them. Candidates are taken by one score (`doa`, `aoa`,
  * `wdoa`, `swdoa`) or by the sum of their ranks in the first three (`vote`). `bo` takes them by a
- * weighted sum of all four, with weights from Bayesian optimisation. Enough are taken that the
- * load without them meets the limit. A block is evicted only some events after its read or write.
- * Copies out start as early as possible, copies in as late as possible (straddle.h). `strong` is
- * the best of the scores over all gaps of all blocks, peak by peak, and over the pairs at the one
- * peak. It has no guard and no least size, and swaps passively beside the plan. Source: arXiv
- * 1903.06631 and the scripts published with it; docs/papers.md lists the differences. O(gaps log
- * gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), `bo` 24 times. Fails like
- * AppObMem: it handles one peak, and one gap of each block. */
+ * weighted sum of all four, with weights from Bayesian optimisation. Enough are taken that the load
+ * without them meets the limit. A block is evicted only some events after its read or write. Copies
+ * out start as early as possible, copies in as late as possible (straddle.h). `strong` is the best
+ * of the scores over all gaps of all blocks, peak by peak, and over the pairs at the one peak. It
+ * has no guard and no least size, and swaps passively beside the plan.
+ * Source: arXiv 1903.06631 and the scripts published with it; docs/papers.md lists the differences.
+ * O(gaps log gaps * (gaps + cells)); `swdoa` and `bo` O(gaps * (gaps + cells)), `bo` 24 times.
+ * Fails like AppObMem: it handles one peak, and one gap of each block. */
 #include "lab/swap/bayes.h"
 #include "lab/swap/policies.h"
 #include "lab/swap/straddle.h"

@@ -4,8 +4,8 @@
  * absent block is fetched on access (src/sim/reactive.h). `lru` knows nothing of the future and
  * evicts the least recently used block. `belady` knows all of it and evicts the block whose next
  * use is farthest away. For blocks of one size no other choice fetches less. With sizes the best
- * choice is NP-hard, so `belady` is a heuristic: the farthest next use. The plan only predicts
- * what a run without a script does. Source: folklore; Belady 1966. */
+ * choice is NP-hard, so `belady` is a heuristic: the farthest next use. The plan only predicts what
+ * a run without a script does. Source: folklore; Belady 1966. */
 #include "sim/reactive.h"
 #include "base/clock.h"
 #include "lab/swap/policies.h"
