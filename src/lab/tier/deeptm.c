@@ -3,8 +3,8 @@
  * 1. Small blocks of like heat become one (deeptm_aggregate.c).
  * 2. The decomposed performance model gives prices (deeptm_prices.c).
  * 3. All blocks are placed, the hottest first (deeptm_heat.c), each on its best path
- *    (deeptm_path.c): with prices and without, with short windows of copies and long ones. The
- *    best of these remains.
+ *    (deeptm_path.c). This is done with prices and without, with short windows of copies and long
+ *    ones. The best of these remains.
  * 4. Placements are tried: the blocks of a few operations are taken out and placed again, by
  *    varied weights of heat. A trial that takes no more time remains, and moves the weights.
  * 5. Copies become runs (deeptm_runs.c).
