@@ -34,7 +34,7 @@ SLOW = ["autotm:static", "autotm:sync", "autotm:async"]  # an integer program ea
 PARTS = ["deeptm:-aggregation", "deeptm:-runs", "deeptm:-prices", "deeptm:-heat",
          "deeptm:-regret", "deeptm:-asynchronous", "deeptm:+learning"]
 ABLATED = "1:4"
-ABLATED_TRACES = ["resnet50", "densenet121", "lstm"]
+ABLATED_TRACES = ["resnet50", "densenet121"]
 
 
 def record(args, programs):
