@@ -2,7 +2,7 @@
 #
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
-#   make without-lab  the build that needs no LAPACKE and no Clp, and its tests
+#   make without-lab  the build that needs no LAPACKE, Clp and zlib, and its tests
 #   make build     build/release/bin/ebb and the other programs
 #   make install   into PREFIX (default /usr/local); DESTDIR is honoured
 

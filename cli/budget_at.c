@@ -2,39 +2,19 @@
 
 #include "command.h"
 #include "load.h"
+#include "output.h"
 #include "plan/request/budget_at.h"
 #include "planning.h"
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { MOST = 16 }; /* slow-downs in a list */
 
 /* What is asked for, and the rows so far. */
 struct work {
     const struct ebb_compare_list *list;
-    double slowdowns[MOST]; /* as shares */
-    size_t slowdown_count;
     json_t *rows;
 };
-
-/* Reads percentages, separated by commas. */
-static bool slowdowns_parse(const char *text, struct work *work)
-{
-    while (work->slowdown_count < MOST) {
-        char *rest;
-        double percent = strtod(text, &rest);
-        if (rest == text || !(percent >= 0) || percent > 10000 || (*rest && *rest != ','))
-            return false;
-        work->slowdowns[work->slowdown_count++] = percent / 100;
-        if (!*rest)
-            return true;
-        text = rest + 1;
-    }
-    return false;
-}
 
 static json_t *row_of(const char *trace, const struct ebb_plan_terms *terms, double slowdown,
                       uint64_t peak_bytes, const struct ebb_budget_at *found)
@@ -60,12 +40,14 @@ static enum ebb_status do_trace(struct work *work, const char *trace,
     enum ebb_status status = ebb__planning_unmanaged_peak(&terms, &peak_bytes, error);
     for (size_t p = 0; !status && p < work->list->policies.count; p++) {
         terms.policy = work->list->policies.items[p];
-        for (size_t i = 0; !status && i < work->slowdown_count; i++) {
+        for (size_t i = 0; !status && i < work->list->slowdowns.count; i++) {
             struct ebb_budget_at found;
-            status = ebb__plan_budget_at(&terms, peak_bytes, work->slowdowns[i], &found, error);
+            status = ebb__plan_budget_at(&terms, peak_bytes, work->list->slowdowns.items[i], &found,
+                                         error);
             if (!status)
                 json_array_append_new(
-                    work->rows, row_of(trace, &terms, work->slowdowns[i], peak_bytes, &found));
+                    work->rows,
+                    row_of(trace, &terms, work->list->slowdowns.items[i], peak_bytes, &found));
         }
         if (status == EBB_ERR_UNSUPPORTED && !work->list->given.policies)
             status = EBB_OK; /* of all policies, those that the trace suffices for */
@@ -78,20 +60,20 @@ static void print_text(const struct work *work)
 {
     size_t count = json_array_size(work->rows);
     const char *trace = "", *machine = "";
-    for (size_t i = 0; i < count; i += work->slowdown_count) {
+    for (size_t i = 0; i < count; i += work->list->slowdowns.count) {
         const json_t *first = json_array_get(work->rows, i);
         const char *own = json_string_value(json_object_get(first, "trace"));
         const char *on = json_string_value(json_object_get(first, "machine"));
         if (strcmp(own, trace) != 0 || strcmp(on, machine) != 0) {
             printf("%s%s on %s\n%-16s", *trace ? "\n" : "", own, on, "policy");
-            for (size_t k = 0; k < work->slowdown_count; k++)
-                printf("%18.6g %%", 100 * work->slowdowns[k]);
+            for (size_t k = 0; k < work->list->slowdowns.count; k++)
+                printf("%18.6g %%", 100 * work->list->slowdowns.items[k]);
             putchar('\n');
         }
         trace = own;
         machine = on;
         printf("%-16s", json_string_value(json_object_get(first, "policy")));
-        for (size_t k = 0; k < work->slowdown_count; k++) {
+        for (size_t k = 0; k < work->list->slowdowns.count; k++) {
             const json_t *row = json_array_get(work->rows, i + k);
             const json_t *budget = json_object_get(row, "budget_bytes");
             char text[32];
@@ -136,9 +118,6 @@ int ebb__budget_at(const struct ebb_compare_list *list)
 {
     struct work work = {.list = list};
     struct ebb_error error = {0};
-    if (!slowdowns_parse(list->given.budget_at, &work))
-        return ebb__command_usage("compare", "'%s' is no list of percentages",
-                                  list->given.budget_at);
     work.rows = json_array();
     enum ebb_status status =
         work.rows ? do_all(&work, &error)
@@ -149,10 +128,7 @@ int ebb__budget_at(const struct ebb_compare_list *list)
             ok = print_json(&work);
         else
             print_text(&work);
-        if (!ok || fflush(stdout) != 0 || ferror(stdout)) {
-            status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
-            ebb__error_set_remedy(&error, "see that its disk is not full");
-        }
+        status = ebb__output_flush(ok, &error);
     }
     json_decref(work.rows);
     return status ? ebb__command_fail("compare", &error) : 0;

@@ -40,11 +40,7 @@ static enum ebb_status print(const struct ebb_comparison *comparison, struct ebb
     enum ebb_status status = comparison->list->given.json
                                  ? ebb__compare_print_json(comparison, error)
                                  : ebb__compare_print(comparison, error);
-    if (!status && (fflush(stdout) != 0 || ferror(stdout)))
-        status = ebb__fail(error, EBB_ERR_IO, "standard output", "cannot be written");
-    if (status == EBB_ERR_IO)
-        ebb__error_set_remedy(error, "see that its disk is not full");
-    return status;
+    return status ? status : ebb__output_flush(true, error);
 }
 
 /* Files come first: what standard output says may be lost, and they are what takes hours. */
@@ -62,7 +58,7 @@ int ebb__cmd_compare(int argc, char **argv)
     struct ebb_comparison comparison = {.list = &list};
     struct ebb_error error = {0};
     int exit_code = ebb__compare_list_parse(argc, argv, &list);
-    if (exit_code < 0 && list.given.budget_at) {
+    if (exit_code < 0 && list.slowdowns.count) {
         exit_code = ebb__budget_at(&list);
     } else if (exit_code < 0) {
         ebb__interrupt_expect();

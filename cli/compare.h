@@ -27,6 +27,7 @@ struct ebb_compare_list {
     size_t file_count;
     EBB_VEC(const struct ebb_policy *) policies;
     EBB_VEC(const struct ebb_pool *) pools; /* none: plans are not packed */
+    EBB_VEC(double) slowdowns;              /* as shares; none: budgets are compared */
     ebb_words budgets;                      /* none: those of the given plans, else the default */
     EBB_VEC(struct ebb_machine) machines;
 };

@@ -1,5 +1,6 @@
 /* The results of `ebb compare` as one JSON object, `ebb.compare/1`. */
 #include "compare.h"
+#include "output.h"
 #include "tune.h"
 
 #include <jansson.h>
@@ -122,5 +123,5 @@ enum ebb_status ebb__compare_print_json(const struct ebb_comparison *comparison,
     json_decref(root);
     if (!ok)
         return ebb__fail(error, EBB_ERR_MEMORY, "results", "no memory for them");
-    return written ? EBB_OK : ebb__fail(error, EBB_ERR_IO, "standard output", "cannot be written");
+    return ebb__output_flush(written, error);
 }

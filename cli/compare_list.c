@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_SEEDS 1000 /* a limit: more would take days */
+#define MOST_SLOWDOWNS 16 /* a limit: the table has a column for each */
+#define MOST_SEEDS 1000   /* a limit: more would take days */
 
 static const char help[] =
     "usage: ebb compare FILE... [options]\n\n"
@@ -108,6 +109,25 @@ static int budgets_choose(struct ebb_compare_list *list)
     return -1;
 }
 
+static int slowdowns_choose(struct ebb_compare_list *list)
+{
+    ebb_words words = {0};
+    bool ok = !list->given.budget_at || ebb__words_split(list->given.budget_at, &words);
+    int code = -1;
+    for (size_t i = 0; ok && code < 0 && i < words.count; i++) {
+        char *rest;
+        double percent = strtod(words.items[i], &rest);
+        if (rest == words.items[i] || *rest || !(percent >= 0) || percent > 10000 ||
+            i == MOST_SLOWDOWNS)
+            code = ebb__command_usage("compare", "'%s' is no list of percentages",
+                                      list->given.budget_at);
+        else
+            ok = ebb_vec_push(&list->slowdowns, percent / 100);
+    }
+    ebb__words_fini(&words);
+    return ok ? code : no_memory();
+}
+
 /* Two machines of one name could not be told apart in the results. */
 static enum ebb_status add_machine(struct ebb_compare_list *list, const struct ebb_machine *machine,
                                    const char *spec, struct ebb_error *error)
@@ -167,7 +187,7 @@ int ebb__compare_list_parse(int argc, char **argv, struct ebb_compare_list *list
     list->files = argv + optind;
     list->file_count = (size_t)(argc - optind);
     int (*const steps[])(struct ebb_compare_list *) = {policies_choose, pools_choose,
-                                                       budgets_choose};
+                                                       budgets_choose, slowdowns_choose};
     for (size_t i = 0; code < 0 && i < sizeof steps / sizeof steps[0]; i++)
         code = steps[i](list);
     if (code < 0)
@@ -180,5 +200,6 @@ void ebb__compare_list_fini(struct ebb_compare_list *list)
     ebb_vec_free(&list->policies);
     ebb_vec_free(&list->pools);
     ebb_vec_free(&list->machines);
+    ebb_vec_free(&list->slowdowns);
     ebb__words_fini(&list->budgets);
 }

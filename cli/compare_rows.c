@@ -38,12 +38,6 @@ struct pair {
     struct ebb_error *error;
 };
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 static enum ebb_status no_memory(struct ebb_error *error)
 {
     return ebb__fail(error, EBB_ERR_MEMORY, "results", "no memory for them");
@@ -55,7 +49,7 @@ static enum ebb_status load(struct ebb_comparison *comparison, const char *path,
                             struct ebb_error *error)
 {
     struct ebb_compare_trace *trace = &comparison->traces.items[comparison->traces.count];
-    *trace = (struct ebb_compare_trace){.path = path, .name = last_part(path)};
+    *trace = (struct ebb_compare_trace){.path = path, .name = basename(path)};
     enum ebb_status status = ebb__load(path, EBB_LOAD_MODEL, &trace->loaded, error);
     if (status)
         return status;
@@ -218,7 +212,7 @@ static enum ebb_status given_rows(struct pair *pair, const struct budget *budget
         struct budget own = {.bytes = bytes};
         snprintf(own.label, sizeof own.label, "%.2f%%",
                  100 * (double)bytes / (double)trace->peak_bytes);
-        struct ebb_compare_row row = row_of(pair, budget ? budget : &own, last_part(given->path));
+        struct ebb_compare_row row = row_of(pair, budget ? budget : &own, basename(given->path));
         row.path = given->path;
         given->shown = true;
         status = ebb__compare_file_row(pair->comparison, &row, &given->file, pair->error);

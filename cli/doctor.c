@@ -3,6 +3,7 @@
 #include "command.h"
 #include "launch.h"
 #include "options.h"
+#include "output.h"
 #include "place.h"
 #include "store_dir.h"
 
@@ -306,7 +307,7 @@ static void check_cache(struct report *report)
 static void check_shim(struct report *report)
 {
     char shim[PATH_MAX] = "";
-    bool there = ebb__launch_find_shim(shim, sizeof shim);
+    bool there = ebb__launch_find_shim(EBB_SHIM_MALLOC, shim, sizeof shim);
     add(report, "library", there ? OK : FAIL, "install Ebb as a whole: its files lie in one folder",
         "%s%s", shim, there ? "" : ": missing");
 }
@@ -402,11 +403,8 @@ int ebb__cmd_doctor(int argc, char **argv)
         written = !print_json(&report);
     else
         print_text(&report);
-    if (!written || fflush(stdout) != 0 || ferror(stdout)) {
-        struct ebb_error error;
-        error.status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
-        ebb__error_set_remedy(&error, "see that its disk is not full");
+    struct ebb_error error;
+    if (ebb__output_flush(written, &error))
         return ebb__command_fail("doctor", &error);
-    }
     return report.worst == FAIL;
 }

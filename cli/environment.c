@@ -5,16 +5,34 @@
 /* TF_ONEDNN_USE_SYSTEM_ALLOCATOR: otherwise TensorFlow's CPU allocator takes regions that double up
  * to 1 GiB and never frees them. TensorFlow, core/common_runtime/mkl_cpu_allocator.h. Seen with
  * 2.21: peak 2,230 MB without it, 1,413 MB with it, the same losses. */
-static const struct ebb_setting settings[] = {
+static const struct ebb_setting on_host[] = {
     {"TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1"},
 };
 
-_Static_assert(sizeof settings / sizeof settings[0] <= EBB_MOST_SETTINGS, "callers' room");
+/* PyTorch, TensorFlow and JAX hide tensors in regions of their own, unless these are set.
+ *
+ * NCCL: blocks move, so another process cannot map them, and no other device or network card can
+ * access them by itself. NCCL then stages its transfers in host memory. NVLS and registrations of
+ * the program's buffers need memory that stays in its place. */
+static const struct ebb_setting on_cuda[] = {
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1"},
+    {"TF_GPU_ALLOCATOR", "cuda_malloc_async"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"},
+    {"NCCL_P2P_DISABLE", "1"},
+    {"NCCL_NVLS_ENABLE", "0"},
+    {"NCCL_LOCAL_REGISTER", "0"},
+    {"NCCL_GRAPH_REGISTER", "0"},
+};
 
-size_t ebb__settings_choose(struct ebb_setting *chosen)
+_Static_assert(sizeof on_host / sizeof on_host[0] <= EBB_MOST_SETTINGS, "callers' room");
+_Static_assert(sizeof on_cuda / sizeof on_cuda[0] <= EBB_MOST_SETTINGS, "callers' room");
+
+size_t ebb__settings_choose(struct ebb_setting *chosen, bool on_gpu)
 {
+    const struct ebb_setting *settings = on_gpu ? on_cuda : on_host;
+    size_t all = on_gpu ? sizeof on_cuda / sizeof on_cuda[0] : sizeof on_host / sizeof on_host[0];
     size_t count = 0;
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+    for (size_t i = 0; i < all; i++)
         if (!getenv(settings[i].name))
             chosen[count++] = settings[i];
     return count;

@@ -12,11 +12,11 @@ struct ebb_setting {
     const char *value;
 };
 
-#define EBB_MOST_SETTINGS 8
+#define EBB_MOST_SETTINGS 16
 
 /* Writes the settings that this process's environment lacks to chosen[EBB_MOST_SETTINGS]. Returns
- * how many. */
-size_t ebb__settings_choose(struct ebb_setting *chosen);
+ * how many. on_gpu: those for programs whose device memory is managed. */
+size_t ebb__settings_choose(struct ebb_setting *chosen, bool on_gpu);
 /* Sets them in this process. Returns false if memory is lacking. */
 bool ebb__settings_apply(const struct ebb_setting *settings, size_t count);
 

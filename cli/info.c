@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "load.h"
 #include "options.h"
+#include "output.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -142,17 +143,11 @@ int ebb__cmd_info(int argc, char **argv)
     struct ebb_loaded loaded;
     if (ebb__load(path, EBB_LOAD_TRACE, &loaded, &error) != EBB_OK)
         return ebb__command_fail("info", &error);
-    int code = 0;
     bool written = true;
     if (options.json)
         written = print_json(&loaded.trace, &loaded.analysis);
     else
         print_text(&loaded.trace, &loaded.analysis);
     ebb__load_fini(&loaded);
-    if (!written || fflush(stdout) != 0 || ferror(stdout)) {
-        error.status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
-        ebb__error_set_remedy(&error, "see that its disk is not full");
-        code = ebb__command_fail("info", &error);
-    }
-    return code;
+    return ebb__output_flush(written, &error) ? ebb__command_fail("info", &error) : 0;
 }

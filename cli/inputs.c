@@ -39,11 +39,10 @@ static enum ebb_status summary_parse(const char *path, const struct ebb_file_con
 
 static void set_name(struct ebb_input *input, const char *path, uint32_t number, bool is_redacted)
 {
-    const char *slash = strrchr(path, '/');
     if (is_redacted)
         snprintf(input->name, sizeof input->name, "run %u", number);
     else
-        snprintf(input->name, sizeof input->name, "%s", slash && slash[1] ? slash + 1 : path);
+        snprintf(input->name, sizeof input->name, "%s", basename(path));
 }
 
 /* Reads a trace. Its events are the largest part and are not needed once it is analysed. */

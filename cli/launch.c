@@ -20,7 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SHIM_NAME "libebb_malloc.so"
+static const char *const shim_names[] = {
+    [EBB_SHIM_MALLOC] = "libebb_malloc.so",
+    [EBB_SHIM_CUDA] = "libebb_cuda.so",
+};
+
 /* A program without a hello by then does not run under Ebb: the shim says hello before main(). */
 #define HELLO_TIMEOUT_NS ((uint64_t)5000000000)
 #define MOST_POLLED 256
@@ -55,14 +59,15 @@ void ebb__launch_command_text(char *const *argv, char *out, size_t bytes)
     }
 }
 
-bool ebb__launch_find_shim(char *path, size_t bytes)
+bool ebb__launch_find_shim(enum ebb_shim_kind kind, char *path, size_t bytes)
 {
+    const char *name = shim_names[kind];
     if (!find_own_path(path, bytes))
         return false;
     char *slash = strrchr(path, '/');
-    if (!slash || (size_t)(slash + 1 - path) + sizeof SHIM_NAME > bytes)
+    if (!slash || (size_t)(slash + 1 - path) + strlen(name) + 1 > bytes)
         return false;
-    strcpy(slash + 1, SHIM_NAME);
+    strcpy(slash + 1, name);
     return access(path, R_OK) == 0;
 }
 
@@ -70,7 +75,7 @@ bool ebb__launch_find_shim(char *path, size_t bytes)
 static bool set_environment(const struct ebb_launch *launch, const struct ebb_parent *parent)
 {
     char shim[PATH_MAX];
-    if (!ebb__launch_find_shim(shim, sizeof shim))
+    if (!ebb__launch_find_shim(launch->shim, shim, sizeof shim))
         return false;
     const char *before = getenv("LD_PRELOAD");
     size_t bytes = strlen(shim) + (before ? strlen(before) : 0) + 2;

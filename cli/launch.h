@@ -15,10 +15,14 @@
 #define EBB_EXIT_NOT_EXECUTABLE 126
 #define EBB_EXIT_NOT_FOUND 127
 
+/* The library that is preloaded. */
+enum ebb_shim_kind { EBB_SHIM_MALLOC, EBB_SHIM_CUDA };
+
 struct ebb_launch {
     const char *command_name; /* "run" or "record", for messages */
     char *const *argv;        /* the program's, NULL-terminated */
-    bool strict;              /* stop the program if it does not run under Ebb */
+    enum ebb_shim_kind shim;
+    bool strict; /* stop the program if it does not run under Ebb */
     bool quiet;
     const struct ebb_setting *settings; /* to set in its environment */
     size_t setting_count;
@@ -42,7 +46,7 @@ void ebb__launch_command_text(char *const *argv, char *out, size_t bytes);
 
 /* The path of the library to preload, in the folder of this program. Returns false if it does not
  * exist. */
-bool ebb__launch_find_shim(char *path, size_t bytes);
+bool ebb__launch_find_shim(enum ebb_shim_kind kind, char *path, size_t bytes);
 
 /* Prints one line on stderr, with the prefix `ebb: `. `context` is unused. */
 void ebb__launch_warn(void *context, const char *message);

@@ -122,13 +122,21 @@ static int write_beside(const struct ebb_output *output, bool force)
     return failed;
 }
 
+enum ebb_status ebb__output_flush(bool written, struct ebb_error *error)
+{
+    if (written && fflush(stdout) == 0 && !ferror(stdout))
+        return EBB_OK;
+    ebb__fail(error, EBB_ERR_IO, "standard output", "cannot be written");
+    ebb__error_set_remedy(error, "see that its disk is not full");
+    return EBB_ERR_IO;
+}
+
 enum ebb_status ebb__output_close(struct ebb_output *output, bool force, struct ebb_error *error)
 {
     const char *path = output->path;
-    errno = 0;
-    bool whole = fflush(output->stream) == 0 && !ferror(output->stream);
     if (!path)
-        return whole ? EBB_OK : fail("standard output", strerror(errno ? errno : EIO), error);
+        return ebb__output_flush(true, error);
+    bool whole = fflush(output->stream) == 0 && !ferror(output->stream);
     int failed = !whole             ? ENOMEM
                  : is_special(path) ? write_special(output)
                                     : write_beside(output, force);

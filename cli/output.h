@@ -34,6 +34,9 @@ EBB_NODISCARD enum ebb_status ebb__output_open(const char *path, struct ebb_outp
 /* Writes the file. A device or a pipe is written in place. Releases *output in any case. */
 EBB_NODISCARD enum ebb_status ebb__output_close(struct ebb_output *output, bool force,
                                                 struct ebb_error *error);
+/* Ends what was printed to standard output. EBB_ERR_IO with a remedy if it could not be written, or
+ * if `written` is false. */
+EBB_NODISCARD enum ebb_status ebb__output_flush(bool written, struct ebb_error *error);
 /* Releases *output; no file is written. */
 void ebb__output_discard(struct ebb_output *output);
 

@@ -11,6 +11,7 @@
 #include "load.h"
 #include "offline.h"
 #include "options.h"
+#include "output.h"
 #include "plan/file.h"
 
 #include <inttypes.h>
@@ -287,8 +288,7 @@ static enum ebb_status pack(const struct options *options, const struct input *i
             written = print_json(input, &solution);
         else
             print_text(input, &solution);
-        if (!written || fflush(stdout) != 0 || ferror(stdout))
-            status = ebb__fail(error, EBB_ERR_IO, "standard output", "cannot be written");
+        status = ebb__output_flush(written, error);
         *exit_code = exit_code_of(solution.capacity);
     }
     ebb__pool_solution_fini(&solution);

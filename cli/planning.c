@@ -75,13 +75,12 @@ enum ebb_status ebb__planning_simulate(const struct ebb_plan_file *file,
                                           &file->plan.rules};
         return ebb__simulate(&request, NULL, result, error);
     }
-    struct ebb_reactive_request request = {
-        model,
-        machine,
-        file->plan.budget_bytes,
-        file->page_bytes,
-        smallest_block_bytes,
-        strcmp(file->plan.policy, "belady") == 0 ? EBB_REACTIVE_FARTHEST : EBB_REACTIVE_OLDEST};
+    struct ebb_reactive_request request = {model,
+                                           machine,
+                                           file->plan.budget_bytes,
+                                           file->page_bytes,
+                                           smallest_block_bytes,
+                                           ebb__reactive_order(file->plan.policy)};
     struct ebb_reactive_result reactive;
     enum ebb_status status = ebb__simulate_reactive(&request, &reactive, error);
     if (status)

@@ -1,6 +1,7 @@
 /* `ebb run`: runs a program within a memory budget. */
 #include "choices.h"
 #include "command.h"
+#include "gpu.h"
 #include "launch.h"
 #include "options.h"
 #include "store_dir.h"
@@ -26,6 +27,7 @@ static const char help_head[] =
     "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
     "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
     "                             (default: 90 % of the free memory)\n"
+    "      --device D             whose memory: auto (default: the GPU's if there is one), cpu, cuda\n"
     "      --store DIR            where evicted blocks go (default: a directory on a disk); given\n"
     "                             several times, they are striped; memory or memory:NODE: a file\n"
     "                             in memory, on that NUMA node\n"
@@ -65,6 +67,7 @@ enum {
     OPTION_NO_ENV,
     OPTION_NO_CACHE,
     OPTION_TUNE,
+    OPTION_DEVICE,
 };
 
 struct run_options {
@@ -74,6 +77,9 @@ struct run_options {
     enum ebb_summary_when summary;
     const char *summary_json;
     bool strict, quiet, no_env, no_cache;
+    enum ebb_device_choice device;
+    struct ebb_gpu gpu;
+    bool is_cuda;
 };
 
 static int set_budget(struct ebb_parent_options *serving, const char *value)
@@ -150,6 +156,11 @@ static int set_option(struct run_options *run, int option, const char *value)
     case OPTION_POLICY:
         serving->policy = ebb__policy_choose("run", value);
         return serving->policy ? 0 : EBB_EXIT_OWN_FAILURE;
+    case OPTION_DEVICE:
+        if (ebb__gpu_choice(value, &run->device))
+            return 0;
+        ebb__command_usage("run", "--device: '%s' is none of auto, cpu, cuda", value);
+        return EBB_EXIT_OWN_FAILURE;
     case OPTION_RECORD:
         serving->record_path = value;
         return 0;
@@ -187,6 +198,7 @@ static int parse(int argc, char **argv, struct run_options *run)
 {
     static const struct option options[] = {
         {"budget", required_argument, NULL, 'b'},
+        {"device", required_argument, NULL, OPTION_DEVICE},
         {"store", required_argument, NULL, OPTION_STORE},
         {"store-limit", required_argument, NULL, OPTION_LIMIT},
         {"compress", required_argument, NULL, OPTION_COMPRESS},
@@ -251,10 +263,12 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
     struct ebb_setting settings[EBB_MOST_SETTINGS];
     struct ebb_launch launch = {.command_name = "run",
                                 .argv = argv,
+                                .shim = run->is_cuda ? EBB_SHIM_CUDA : EBB_SHIM_MALLOC,
                                 .strict = run->strict,
                                 .quiet = run->quiet,
-                                .settings = settings,
-                                .setting_count = run->no_env ? 0 : ebb__settings_choose(settings)};
+                                .settings = settings};
+    if (!run->no_env)
+        launch.setting_count = ebb__settings_choose(settings, run->is_cuda);
     struct ebb_launch_result launched = ebb__launch(&launch, parent);
     struct ebb_summary summary = {
         .launch = &launched,
@@ -269,12 +283,28 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
             launched.exit_code = EBB_EXIT_OWN_FAILURE;
     }
     ebb__parent_destroy(parent);
+    if (run->is_cuda && !run->quiet && !summary.figures.processes.managing)
+        fprintf(stderr, "ebb: run: the program did not use the GPU: nothing was managed; --device "
+                        "cpu manages host memory\n");
     if (run->strict && ebb__summary_budget_exceeded(&summary) && launched.exit_code < 0) {
         fprintf(stderr, "ebb: run: the budget could not be kept\n");
         launched.exit_code = EBB_EXIT_OWN_FAILURE;
     }
     tell(run, &summary, json);
     return launched;
+}
+
+/* A budget above the GPU's memory is the GPU's memory. */
+static void limit_to_gpu(struct run_options *run)
+{
+    char asked[32], there[32];
+    if (!run->is_cuda || run->serving.budget_bytes <= run->gpu.bytes)
+        return;
+    if (!run->quiet)
+        fprintf(stderr, "ebb: run: --budget: %s are more than %s has: the budget is %s\n",
+                ebb_size_format(run->serving.budget_bytes, asked, sizeof asked), run->gpu.name,
+                ebb_size_format(run->gpu.bytes, there, sizeof there));
+    run->serving.budget_bytes = run->gpu.bytes;
 }
 
 int ebb__cmd_run(int argc, char **argv)
@@ -304,9 +334,12 @@ int ebb__cmd_run(int argc, char **argv)
     char command[256]; /* as much as a trace's header holds */
     ebb__launch_command_text(argv + optind, command, sizeof command);
     run.serving.command = command;
+    if (!ebb__gpu_decide("run", run.device, run.quiet, &run.gpu, &run.is_cuda))
+        return EBB_EXIT_OWN_FAILURE;
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)
-        run.serving.budget_bytes = ebb__free_memory_budget();
+        run.serving.budget_bytes = run.is_cuda ? run.gpu.bytes / 10 * 9 : ebb__free_memory_budget();
+    limit_to_gpu(&run);
     int failed = 0;
     FILE *json = open_summary(&run, &failed);
     if (failed)

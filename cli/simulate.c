@@ -6,6 +6,7 @@
 #include "load.h"
 #include "offline.h"
 #include "options.h"
+#include "output.h"
 #include "plan/file.h"
 #include "planning.h"
 
@@ -127,10 +128,7 @@ int ebb__cmd_simulate(int argc, char **argv)
             ok = print_json(&file, &result, slowdown);
         else
             print_text(&file, &result, slowdown);
-        if (!ok || fflush(stdout) != 0 || ferror(stdout)) {
-            status = ebb__fail(&error, EBB_ERR_IO, "standard output", "cannot be written");
-            ebb__error_set_remedy(&error, "see that its disk is not full");
-        }
+        status = ebb__output_flush(ok, &error);
         exit_code = result.feasible ? 0 : ebb_status_exit_code(EBB_INFEASIBLE);
     }
     ebb__plan_file_fini(&file);

@@ -87,6 +87,24 @@ static void text_iterations(const struct ebb_summary *summary, FILE *out)
         fprintf(out, "ebb: no repeating iteration was planned: blocks were evicted reactively\n");
 }
 
+#define DEVICES_TOLD 3u /* the summary is short */
+
+/* The figures above are those of one of them. */
+static void text_devices(const struct ebb_parent_result *figures, FILE *out)
+{
+    char a[32], b[32];
+    for (size_t i = 0; i < figures->devices.count && i < DEVICES_TOLD; i++) {
+        const struct ebb_device_figures *device = &figures->devices.items[i];
+        fprintf(out, "ebb: device cuda: %s%s%s, most on it %s of %s%s\n", device->name,
+                device->bus[0] ? " at " : "", device->bus,
+                ebb_size_format(device->peak_bytes, a, sizeof a),
+                ebb_size_format(device->bytes, b, sizeof b),
+                device->over_bytes ? " (EXCEEDED)" : "");
+    }
+    if (figures->devices.count > DEVICES_TOLD)
+        fprintf(out, "ebb: and %zu more devices\n", figures->devices.count - DEVICES_TOLD);
+}
+
 static void text_transfers(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
@@ -97,6 +115,13 @@ static void text_transfers(const struct ebb_summary *summary, FILE *out)
         ebb_size_format(figures->transfers.in_bytes, b, sizeof b),
         ebb_duration_format(figures->transfers.stall_ns, c, sizeof c),
         (unsigned long long)figures->faults.demand, (unsigned long long)figures->faults.mismatches);
+    if (figures->devices.count) {
+        text_devices(figures, out);
+        fprintf(out, "ebb: blocks in the host's memory: most %s; peak RSS %s\n",
+                ebb_size_format(figures->store.peak_bytes, a, sizeof a),
+                ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d));
+        return;
+    }
     fprintf(out, "ebb: store: most %s, written %s; peak RSS %s; device %s\n",
             ebb_size_format(figures->store.peak_bytes, a, sizeof a),
             ebb_size_format(written_bytes(figures), b, sizeof b),
@@ -131,7 +156,7 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
             "ebb: a search ended by the time, not by its effort: this plan is not everybody's\n");
     double seconds = (double)summary->launch->elapsed_ns / 1e9;
     double a_day = seconds > 0 ? (double)written_bytes(figures) / seconds * 86400 : 0;
-    if (a_day > WEAR_BYTES_A_DAY)
+    if (a_day > WEAR_BYTES_A_DAY && figures->devices.count == 0)
         fprintf(out, "ebb: at this rate %s a day are written: an SSD may wear out\n",
                 ebb_size_format((uint64_t)a_day, a, sizeof a));
 }
@@ -232,6 +257,23 @@ static void put_rates(json_t *object, const struct ebb_parent_result *figures)
     json_object_set_new(object, "iteration_ns", iteration);
 }
 
+static json_t *devices_json(const struct ebb_parent_result *figures)
+{
+    json_t *devices = json_array();
+    for (size_t i = 0; i < figures->devices.count; i++) {
+        const struct ebb_device_figures *device = &figures->devices.items[i];
+        json_t *object = json_object();
+        json_object_set_new(object, "name", json_string(device->name));
+        json_object_set_new(object, "bus", json_string(device->bus));
+        put(object, "bytes", device->bytes);
+        put(object, "budget_bytes", device->budget_bytes == UINT64_MAX ? 0 : device->budget_bytes);
+        put(object, "peak_resident_bytes", device->peak_bytes);
+        put(object, "over_bytes", device->over_bytes);
+        json_array_append_new(devices, object);
+    }
+    return devices;
+}
+
 void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
@@ -249,6 +291,8 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     json_object_set_new(
         object, "device",
         json_string(ebb__device_name((enum ebb_device_kind)figures->processes.device_kind)));
+    if (figures->devices.count)
+        json_object_set_new(object, "devices", devices_json(figures));
     json_t *environment = json_object();
     for (size_t i = 0; i < summary->setting_count; i++)
         json_object_set_new(environment, summary->settings[i].name,

@@ -32,6 +32,7 @@ endif()
 
 ebb_fuzz(events)
 ebb_fuzz(script)
+target_link_libraries(fuzz_script PRIVATE ebb_part_follow)
 ebb_fuzz(protocol)
 ebb_fuzz(size)
 ebb_fuzz(trace)

@@ -41,14 +41,15 @@ ALLOWED.update({
     "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
     # Devices and stores are used through their tables. extents.h is bookkeeping without a store.
     "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
+    # The engine of a device. It shares the run's words with the runtime, but none of its parts.
+    "src/cuda": ["base/", "trace/", "runtime/script.h", "runtime/template.h", "runtime/protocol.h",
+                 "runtime/ledger.h"],
     # The parent of a running program uses all planning code, and the protocol shared with the
     # process.
     "src/parent": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
                    "runtime/script.h", "runtime/protocol.h", "runtime/ledger.h"],
-    # The engine behind the CUDA shim. Its declarations of the driver's interface need nothing.
-    "src/cuda": ["base/"],
-    "shim": ["base/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h", "cuda/"],
-    "cli": [f"{name}/" for name in THINKS + ["lab", "parent", "runtime", "device", "store"]]
+    "shim": ["base/", "cuda/", "runtime/", "device/", "store/", "trace/ring.h", "trace/event.h"],
+    "cli": [f"{name}/" for name in THINKS + ["lab", "parent", "cuda", "runtime", "device", "store"]]
            + ["ebb/"],
     # The public API, explicit use: a runtime, and what plans for it, in one process.
     "src/api": [f"{name}/" for name in THINKS + ["runtime", "device", "store"]] + ["ebb/"],
@@ -129,7 +130,7 @@ def violations(root):
 # and what it shares with the parent. Upwards, a part can only ask the questions of core/core.h. So
 # no part knows the runtime as a whole.
 PARTS = ["words", "core", "block", "address", "memory", "transfer", "reclaim", "replay", "runtime"]
-WORDS = ("config", "ledger", "script")
+WORDS = ("config", "ledger", "script", "template")
 WHOLE = re.compile(r"\bstruct ebb_runtime\b|\"runtime/(internal|runtime)\.h\"")
 DEFINITION = re.compile(r"^(?!static )[a-z][\w *]*?[ *](ebb__\w+)\([^;{}]*\)\n\{", re.M)
 CALL = re.compile(r"\b(ebb__\w+)\(")
@@ -227,6 +228,7 @@ ORDER = {
     "src/parent": [
         "copies measured names profile states stuck tell",
         "alarm budget lanes observe profile_read trial",
+        "memories",
         "cache plans",
         "gaps recall replan",
         "leave",
@@ -235,23 +237,39 @@ ORDER = {
         "parent",
         "finish",
     ],
+    "shim/join": [
+        "messages settings",
+        "hello",
+    ],
     "shim/malloc": [
-        "callers ending fault_stacks lost next process settings",
+        "callers ending fault_stacks lost next process",
         "masks threads",
         "events keeper sampler",
         "guard service",
         "mappings marks pins signals stacks",
         "descriptors lent limits locks names",
-        "calls hello",
+        "calls",
         "join",
         "forked",
         "atfork",
         "rawfork start",
         "hooks",
     ],
+    "shim/cuda": [
+        "find",
+        "real",
+        "engines",
+        "state streams",
+        "job",
+        "params payload",
+        "addresses contexts copies exclusions hooks launches look_up memory modules second_door "
+        "sets translate",
+        "graphs",
+    ],
     "cli": [
         "command environment interrupt lab output place planning store_dir tune",
         "choices launch load options",
+        "gpu",
         "doctor import info inputs offline record summary",
         "compare_front compare_list compare_pools",
         "compare_csv compare_files compare_json compare_plot compare_table",

@@ -121,10 +121,11 @@ static struct stage *open_stage(void)
     stage->process.learning.reactive_from = -1;
     stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
     assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
-    stage->parent.ledger = &stage->ledger;
+    stage->parent.host.ledger = &stage->ledger;
+    stage->process.memory = &stage->parent.host;
     stage->parent.options.policy = ebb__plan_policy("ebb");
-    stage->parent.lanes.state = LANES_KNOWN;
-    stage->parent.lanes.machine =
+    stage->parent.host.lanes.state = LANES_KNOWN;
+    stage->parent.host.lanes.machine =
         (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
     atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);
     push_mark(stage, EBB_MARK_TRACE_ON);
@@ -182,9 +183,9 @@ static void slower_lanes_are_planned_for(void **state)
     laps(stage, 9, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
     assert_int_equal(stage->parent.figures.plan.replans, 1);
-    assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
-    assert_true(fabs(stage->parent.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
-    assert_int_equal(stage->parent.lanes.machine.out.fixed_ns, 20000);
+    assert_true(fabs(stage->parent.host.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
+    assert_true(fabs(stage->parent.host.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
+    assert_int_equal(stage->parent.host.lanes.machine.out.fixed_ns, 20000);
     /* The iteration is shorter than when it was observed, and is planned as short. */
     const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
     uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
@@ -224,7 +225,7 @@ static void a_plan_that_is_slower_gives_way(void **state)
     laps(stage, 20, 1.5, 1.1);
     assert_int_equal(stage->scripts, 3);
     assert_int_equal(stage->script_bytes, first_bytes);
-    assert_true(fabs(stage->parent.lanes.machine.out.ns_per_byte - 0.5) < 0.01);
+    assert_true(fabs(stage->parent.host.lanes.machine.out.ns_per_byte - 0.5) < 0.01);
     /* No other plan follows, whatever happens. */
     laps(stage, 200, 9, 1.3);
     assert_int_equal(stage->scripts, 3);

@@ -371,12 +371,17 @@ static void names_are_found_after_changes(void **state)
     lanes_lock(&stage.lanes);
     static const uint64_t serials[] = {40, 30, 3, 10};
     for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(ebb__names_persistent(prepared, serials[i], (i + 1) * WEIGHT_BYTES), i);
-        assert_int_equal(ebb__names_persistent(prepared, serials[i], WEIGHT_BYTES / 2),
-                         EBB_SCRIPT_NONE);
+        assert_int_equal(ebb__names_persistent(&prepared->names, prepared->script, serials[i],
+                                               (i + 1) * WEIGHT_BYTES),
+                         i);
+        assert_int_equal(
+            ebb__names_persistent(&prepared->names, prepared->script, serials[i], WEIGHT_BYTES / 2),
+            EBB_SCRIPT_NONE);
     }
-    assert_int_equal(ebb__names_persistent(prepared, 1, WEIGHT_BYTES), EBB_SCRIPT_NONE);
-    assert_int_equal(ebb__names_persistent(prepared, 41, WEIGHT_BYTES), EBB_SCRIPT_NONE);
+    assert_int_equal(ebb__names_persistent(&prepared->names, prepared->script, 1, WEIGHT_BYTES),
+                     EBB_SCRIPT_NONE);
+    assert_int_equal(ebb__names_persistent(&prepared->names, prepared->script, 41, WEIGHT_BYTES),
+                     EBB_SCRIPT_NONE);
     stop(&stage);
 }
 

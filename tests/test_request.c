@@ -113,10 +113,11 @@ static struct stage *stage_open(const char *policy, const struct ebb_machine *ma
     stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
     assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
     stage->process.learning.exactly = true; /* the plan is sent even if it does not fit */
-    stage->parent.ledger = &stage->ledger;
+    stage->parent.host.ledger = &stage->ledger;
+    stage->process.memory = &stage->parent.host;
     stage->parent.options.policy = policy_named(policy);
-    stage->parent.lanes.state = LANES_KNOWN;
-    stage->parent.lanes.machine = *machine;
+    stage->parent.host.lanes.state = LANES_KNOWN;
+    stage->parent.host.lanes.machine = *machine;
     atomic_store(&stage->ledger.budget_bytes, budget_bytes);
     return stage;
 }

@@ -91,7 +91,7 @@ int dup3(int from, int to, int flags)
 
 static int seen(int descriptor, unsigned long long inode, unsigned mode)
 {
-    if (!is_protected(descriptor) && !ebb__shim_is_hello(descriptor, inode, mode))
+    if (!is_protected(descriptor) && !ebb__join_is_hello(descriptor, inode, mode))
         return 0;
     errno = EBADF;
     return -1;

@@ -34,9 +34,10 @@ void ebb__shim_unmap(void *memory, size_t bytes)
 
 bool ebb__shim_join(void)
 {
-    struct ebb_shim_parent parent;
-    if (!ebb__shim_say_hello(&parent))
+    struct ebb_join_parent parent;
+    if (!ebb__join_hello(&(struct ebb_join_introduction){.kind = EBB_HELLO_HOST}, &parent))
         return false;
+    ebb__shim_protect(parent.channel);
     ebb__shim.channel = parent.channel;
     ebb__shim.ring = parent.ring;
     if (ebb__shim.ledger) { /* in a child, which has inherited it */

@@ -1,11 +1,6 @@
 /* The state of the shim in this process. */
 #include "process.h"
 
-#include "runtime/protocol.h"
-
-#include <stdio.h>
-#include <unistd.h>
-
 size_t ebb__shim_threshold = SIZE_MAX;
 
 struct ebb_shim ebb__shim = {.channel = -1, .life_line = -1};
@@ -23,10 +18,7 @@ struct ebb_slabs *ebb__shim_slabs(void)
 void ebb__shim_tell(void *context, const char *message)
 {
     (void)context;
-    struct ebb_message text = {.kind = EBB_MESSAGE_WARN, .process_id = (uint32_t)getpid()};
-    snprintf(text.text, sizeof text.text, "%s", message);
-    if (ebb__shim.channel >= 0)
-        ebb__message_send(ebb__shim.channel, &text, NULL, 0, 0);
+    ebb__join_warn(ebb__shim.channel, message);
 }
 
 void ebb__shim_warn(const char *message)

@@ -13,53 +13,51 @@
 #include <sys/select.h>
 #include <unistd.h>
 
-static void take_script(struct ebb_runtime *runtime, int descriptor, uint64_t bytes)
+static enum ebb_status set_script(void *context, const struct ebb_script *script, uint64_t bytes)
 {
-    struct ebb_script *script = ebb__script_copy(descriptor, bytes);
-    if (script && ebb__runtime_set_script(runtime, script, bytes) == EBB_OK)
-        return;
-    if (script)
-        munmap(script, bytes);
-    ebb__shim_tell(NULL, script ? "a plan was refused: malformed"
-                                : "a plan was refused: it cannot be read");
+    return ebb__runtime_set_script(context, script, bytes);
 }
 
-static void take_names(struct ebb_runtime *runtime, int descriptor, uint64_t bytes)
+static void forget_scripts(void *context)
 {
-    struct ebb_renaming *renamings = ebb__renamings_copy(descriptor, bytes);
-    if (!renamings)
-        return;
-    ebb__runtime_rename(runtime, renamings, bytes / sizeof *renamings);
-    munmap(renamings, bytes);
+    ebb__runtime_forget_scripts(context);
 }
 
-/* Returns false if the parent is gone. */
-static bool serve_message(struct ebb_runtime *runtime)
+static void rename_blocks(void *context, const struct ebb_renaming *renamings, size_t count)
 {
-    struct ebb_message message;
-    int came[EBB_MESSAGE_DESCRIPTORS];
-    size_t count;
-    int got = ebb__message_receive(ebb__shim.channel, &message, came, &count);
-    if (got != 1)
-        return got == 0;
-    if (message.kind == EBB_MESSAGE_SCRIPT && message.value == 0)
-        ebb__runtime_forget_scripts(runtime);
-    else if (message.kind == EBB_MESSAGE_SCRIPT)
-        take_script(runtime, count ? came[0] : -1, message.value);
-    else if (message.kind == EBB_MESSAGE_NAMES)
-        take_names(runtime, count ? came[0] : -1, message.value);
-    else if (message.kind == EBB_MESSAGE_TRACE && (message.value & 255) <= EBB_OBSERVE_EXACTLY)
-        ebb__runtime_set_trace(runtime, (enum ebb_observe)(message.value & 255),
-                               message.value >> 8);
-    else if (message.kind == EBB_MESSAGE_SHRINK)
-        ebb__runtime_shrink(runtime, message.value);
-    else if (message.kind == EBB_MESSAGE_COMPRESS)
-        atomic_store(&ebb__shim.compress, true);
-    else if (message.kind == EBB_MESSAGE_TRIM)
-        ebb__runtime_trim(runtime);
-    ebb__message_close(came, count);
-    return true;
+    ebb__runtime_rename(context, renamings, count);
 }
+
+static void set_trace(void *context, enum ebb_observe observe, uint64_t allocations)
+{
+    ebb__runtime_set_trace(context, observe, allocations);
+}
+
+static void shrink(void *context, uint64_t bytes)
+{
+    ebb__runtime_shrink(context, bytes);
+}
+
+static void trim(void *context)
+{
+    ebb__runtime_trim(context);
+}
+
+static void compress(void *context)
+{
+    (void)context;
+    atomic_store(&ebb__shim.compress, true);
+}
+
+static const struct ebb_join_orders orders = {
+    .set_script = set_script,
+    .forget_scripts = forget_scripts,
+    .rename = rename_blocks,
+    .set_trace = set_trace,
+    .shrink = shrink,
+    .trim = trim,
+    .compress = compress,
+};
 
 /* Works like poll() for reading. But poll() fails if the program has lowered its limit below the
  * number of descriptors polled. Then select() is used, which ignores the limit, but its sets are
@@ -116,8 +114,8 @@ static void *service(void *argument)
                                     ? ebb__wait_begin(ebb__shim.ring->waits.answers,
                                                       EBB_WAIT_ANSWERS, EBB_WAIT_MESSAGE, 0, 0, 0)
                                     : NULL;
-        bool heard =
-            !watched[1].revents || ((watched[1].revents & POLLIN) && serve_message(runtime));
+        bool heard = !watched[1].revents || ((watched[1].revents & POLLIN) &&
+                                             ebb__join_serve(ebb__shim.channel, &orders, runtime));
         ebb__wait_end(wait);
         if (!heard) {
             atomic_store(&ebb__shim.ring->parent_gone, 1);

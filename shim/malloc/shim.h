@@ -5,6 +5,7 @@
 #ifndef EBB_SHIM_SHIM_H
 #define EBB_SHIM_SHIM_H
 
+#include "../join/join.h"
 #include "runtime/runtime.h"
 #include "runtime/slabs.h"
 
@@ -57,38 +58,6 @@ struct ebb_behind {
 void ebb__shim_look_up_behind(void);
 /* Returns the function. Looks it up if that was not done yet. */
 void *ebb__shim_behind(struct ebb_behind *behind);
-
-/* settings.c: the contents of EBB_RUN. */
-struct ebb_shim_settings {
-    int inherited;            /* descriptor of the socket on which the parent receives hellos */
-    unsigned long long inode; /* its */
-    long parent_id;
-    unsigned long user_id;
-    unsigned long long secret[2];
-    char parent_name[64]; /* abstract address, for processes without the descriptor */
-    size_t threshold;
-    unsigned flags;        /* EBB_PROTOCOL_FLAG_* */
-    char places[PATH_MAX]; /* places of the store, one a line */
-};
-extern struct ebb_shim_settings ebb__shim_settings;
-/* True if the descriptor, with this inode and mode from fstat(), is the socket on which programs
- * reach the parent. */
-bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode);
-/* Returns false if this process belongs to no run. */
-bool ebb__shim_read_settings(void);
-
-/* What a process shares with its parent. */
-struct ebb_shim_parent {
-    int channel; /* -1: none */
-    struct ebb_ring *ring;
-    struct ebb_ledger *ledger;
-    int ledger_descriptor; /* of the ledger's file; the caller closes it */
-    uint64_t store_limit_bytes;
-    bool trace;
-};
-/* Says hello and waits for the welcome without a limit. Returns false, with all fields empty, if
- * there is no parent. */
-bool ebb__shim_say_hello(struct ebb_shim_parent *parent);
 
 /* lost.c: prints the reason on stderr and ends the process. */
 void ebb__shim_lost(void *context, const char *message) __attribute__((noreturn));

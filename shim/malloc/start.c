@@ -41,14 +41,14 @@ static enum ebb_status open_store(void *context, struct ebb_store *store, struct
 {
     (void)context;
     enum ebb_status status =
-        ebb__store_open(ebb__shim_settings.places, ebb__shim.store_limit_bytes, store, error);
+        ebb__store_open(ebb__join_settings.places, ebb__shim.store_limit_bytes, store, error);
     int descriptors[EBB_STORE_MOST_PLACES];
     size_t count = status == EBB_OK
                        ? store->ops->descriptors(store->state, descriptors, EBB_STORE_MOST_PLACES)
                        : 0;
     for (size_t i = 0; i < count; i++)
         ebb__shim_protect(descriptors[i]);
-    if (status == EBB_OK && ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_COMPRESS &&
+    if (status == EBB_OK && ebb__join_settings.flags & EBB_PROTOCOL_FLAG_COMPRESS &&
         ebb__store_compress(store, &ebb__shim.compress, &ebb__shim.ring->counters.saved_bytes) !=
             EBB_OK)
         ebb__shim_tell(NULL, "what goes to the store is not compressed: address space is lacking");
@@ -91,7 +91,7 @@ static void start_runtime(void)
     }
     ebb__shim_protect(ebb__host_descriptor(&ebb__shim.device));
     ebb__shim_protect(ebb__uffd_node());
-    size_t disks = ebb__line_count(ebb__shim_settings.places);
+    size_t disks = ebb__line_count(ebb__join_settings.places);
     /* Four transfers in flight per disk, within a limit. */
     unsigned workers = disks > 1 ? 8 : 0;
     struct ebb_runtime_config config = {
@@ -102,9 +102,9 @@ static void start_runtime(void)
         .slot = ebb__shim.slot,
         .ring = ebb__shim.ring,
         .trace = ebb__shim.trace,
-        .verify = ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
+        .verify = ebb__join_settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
         .process_id = (uint32_t)getpid(),
-        .open_store = ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
+        .open_store = ebb__join_settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
         .warn = ebb__shim_tell,
         .protect = protect,
         .lost = ebb__shim_lost,
@@ -149,14 +149,14 @@ __attribute__((constructor)) static void start(void)
 {
     int saved = errno;
     ebb__shim_look_up_behind();
-    if (ebb__shim_read_settings() && ebb__shim_join()) {
+    if (ebb__join_read_settings() && ebb__shim_join()) {
         ebb__shim_register_fork();
         ebb__shim_know_libc();
-        ebb__shim_threshold = ebb__shim_settings.threshold;
+        ebb__shim_threshold = ebb__join_settings.threshold;
         struct ebb_host_support support;
         ebb__host_support_look(&support);
         if (support.kind != EBB_DEVICE_UFFD_MOVE && support.kind != EBB_DEVICE_NONE &&
-            !(ebb__shim_settings.flags & EBB_PROTOCOL_FLAG_RECORD))
+            !(ebb__join_settings.flags & EBB_PROTOCOL_FLAG_RECORD))
             ebb__shim_refuse_async(); /* before the program looks for them */
         if (support.kind == EBB_DEVICE_PROTECT)
             ebb__shim_keep_signal(); /* before any thread can block it */

@@ -14,10 +14,13 @@ struct ebb_cuda_backing;
 
 struct ebb_cuda_backing_ops {
     const char *name;
-    /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory. */
+    bool can_evict; /* false: evict and fetch are never called */
+    /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory. Called
+     * by threads of the program, with the engine's context current. */
     CUresult (*reserve)(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first);
     void (*release)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
-    /* Pages with undefined contents on the device. */
+    /* Pages with undefined contents on the device. But where accesses to absent bytes are served,
+     * bytes that were written since `drop` and `forget` stay: only those two destroy contents. */
     CUresult (*populate)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                          CUstream lane);
     /* The contents leave for host memory; afterwards, an access that nobody announced is served
@@ -29,8 +32,9 @@ struct ebb_cuda_backing_ops {
     /* The contents are dead: the pages leave the device, without a copy where the driver can. */
     CUresult (*drop)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                      CUstream lane);
-    /* The contents are dead, and absent: host memory is released. */
-    void (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
+    /* The contents are dead, and absent: host memory is released where possible. */
+    CUresult (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                       CUstream lane);
     /* May a kept copy in host memory be reused without a transfer? */
     bool has_clean_copies;
     void (*destroy)(struct ebb_cuda_backing *backing);

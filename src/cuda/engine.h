@@ -51,11 +51,12 @@ struct ebb_cuda_config {
     enum ebb_cuda_backing_kind backing;
     struct ebb_ledger *ledger; /* the device's budget and what is held */
     struct ebb_ledger_slot *slot;
-    struct ebb_ring *ring;      /* events and counters */
-    uint64_t host_budget_bytes; /* most bytes of absent blocks in host memory; UINT64_MAX: none */
+    struct ebb_ring *ring;        /* events and counters */
+    uint64_t host_budget_bytes;   /* most bytes of absent blocks in host memory; UINT64_MAX: none */
     uint64_t pinned_budget_bytes; /* most pinned host bytes of the engine; UINT64_MAX: none */
     bool record;                  /* never evict */
-    uint64_t chaos_seed; /* not 0: for tests, blocks are evicted at random although memory is left */
+    uint64_t
+        chaos_seed; /* not 0: for tests, blocks are evicted at random although memory is left */
     void (*warn)(void *context, const char *message); /* for the person who runs the program */
     void *warn_context;
 };

@@ -1,14 +1,16 @@
 /* Following the script: where in the planned iteration the launch order is, and what is due there.
  *
- * The clock of a script for a device is what the trace has: ALLOC and FREE of blocks, and ACCESS,
- * announced, at the begin of each work, for each of its blocks (EBB_SCRIPT_ANNOUNCED). The program
- * says nowhere that an iteration begins, so the position is found by the newest events. A departure
- * ends the following; it begins again where the newest events occur once in a known script.
+ * The clock of a script for a device has three kinds of events. ALLOC and FREE of blocks, and the
+ * announced ACCESS of each block of a work, at its begin (EBB_SCRIPT_ANNOUNCED). Blocks that no
+ * plan moves have no events. The program says nowhere that an iteration begins, so the position is
+ * found by the newest events. A departure ends the following. It begins again where the newest
+ * events occur once in a known script.
  *
  * Pure logic: no driver call, no lock of its own, no wait. The engine calls it under its lock. */
 #ifndef EBB_CUDA_FOLLOW_H
 #define EBB_CUDA_FOLLOW_H
 
+#include "base/status.h"
 #include "runtime/script.h"
 
 #include <stdbool.h>
@@ -17,7 +19,9 @@
 
 struct ebb_cuda_follow;
 
-/* What is due after an event, in the order in which to do it. */
+/* What is due after an event, in the order in which to do it. A block that is evicted may be one of
+ * the work whose uses are the newest events: it leaves when that work is over. An EVICT of a block
+ * that is not resident, and a PREFETCH of one that is, are to be ignored. */
 enum cuda_action_kind { CUDA_ACTION_EVICT, CUDA_ACTION_PREFETCH };
 struct cuda_action {
     enum cuda_action_kind kind;
@@ -37,7 +41,8 @@ struct cuda_event {
 struct ebb_cuda_follow *ebb__follow_create(uint32_t most_blocks);
 void ebb__follow_destroy(struct ebb_cuda_follow *follow);
 
-/* As ebb__runtime_set_script(): by reference, must stay mapped. */
+/* As ebb__runtime_set_script(): by reference, must stay mapped. EBB_ERR_FORMAT: it is damaged.
+ * EBB_ERR_UNSUPPORTED: it has no uses among its events, or no fixed order. */
 EBB_NODISCARD enum ebb_status ebb__follow_set_script(struct ebb_cuda_follow *follow,
                                                      const struct ebb_script *script,
                                                      uint64_t bytes);
@@ -50,8 +55,9 @@ size_t ebb__follow_step(struct ebb_cuda_follow *follow, const struct cuda_event 
                         const struct cuda_action **actions);
 /* Is a script followed at present? */
 bool ebb__follow_is_planned(const struct ebb_cuda_follow *follow);
-/* Positions until the next use of the block, as known; UINT64_MAX: unknown, UINT64_MAX - 1: it is
- * freed before. */
+#define CUDA_UNKNOWN_USE UINT64_MAX
+#define CUDA_FREED_BEFORE (UINT64_MAX - 1)
+/* Positions until the next use of the block, or one of these. O(log uses) */
 uint64_t ebb__follow_next_use(const struct ebb_cuda_follow *follow, uint32_t block);
 /* The offset that the script plans for the ALLOC of `bytes` that comes next, in the static
  * placement. EBB_SCRIPT_NO_PLACE: none. *placement_bytes: the size of the static placement. */

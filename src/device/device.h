@@ -29,6 +29,7 @@ enum ebb_device_kind {
     EBB_DEVICE_UFFD_REMAP = 4,
     EBB_DEVICE_UFFD_REMAP_USER = 5, /* likewise */
     EBB_DEVICE_PROTECT = 6,
+    EBB_DEVICE_CUDA = 7, /* no pages of the host: src/cuda/ */
 };
 
 enum ebb_device_result {

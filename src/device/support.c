@@ -24,6 +24,8 @@ const char *ebb__device_name(enum ebb_device_kind kind)
         return "uffd-remap-user";
     case EBB_DEVICE_PROTECT:
         return "protect";
+    case EBB_DEVICE_CUDA:
+        return "cuda";
     case EBB_DEVICE_FAKE:
         return "fake";
     case EBB_DEVICE_NONE:

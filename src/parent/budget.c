@@ -20,12 +20,12 @@ static uint64_t share_of_peak(const struct ebb_parent *parent, uint64_t peak_byt
 
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process)
 {
-    return parent->budget.state == BUDGET_OPEN ? share_of_peak(parent, ebb__budget_peak(process))
-                                               : atomic_load(&parent->ledger->budget_bytes);
+    return process->memory->budget.state == BUDGET_OPEN
+               ? share_of_peak(parent, ebb__budget_peak(process))
+               : atomic_load(&process->memory->ledger->budget_bytes);
 }
 
-uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
-                           uint64_t budget)
+uint64_t ebb__budget_share(const struct process *process, uint64_t budget)
 {
     if (budget == UINT64_MAX)
         return budget;
@@ -33,7 +33,7 @@ uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process
     uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
     if (small < process->recall.profile.small_bytes)
         small = process->recall.profile.small_bytes;
-    return ebb__ledger_share(parent->ledger, budget, own, small);
+    return ebb__ledger_share(process->memory->ledger, budget, own, small);
 }
 
 static void enter(struct budget *budget, enum budget_state state, const struct process *of,
@@ -46,42 +46,42 @@ static void enter(struct budget *budget, enum budget_state state, const struct p
 
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process)
 {
-    struct ebb_ledger *ledger = parent->ledger;
-    if (parent->budget.state != BUDGET_OPEN)
+    struct ebb_ledger *ledger = process->memory->ledger;
+    if (process->memory->budget.state != BUDGET_OPEN)
         return;
     uint64_t budget = share_of_peak(parent, process->recall.profile.unmanaged_peak_bytes);
-    enter(&parent->budget, BUDGET_PRESUMED, process, 0);
+    enter(&process->memory->budget, BUDGET_PRESUMED, process, 0);
     process->budget_from = 0;
     atomic_store(&ledger->budget_bytes, budget);
     atomic_store(&ledger->in_force, atomic_load(&ledger->held_bytes) <= budget);
 }
 
-void ebb__budget_confirm(struct ebb_parent *parent, const struct process *process)
+void ebb__budget_confirm(const struct process *process)
 {
-    if (parent->budget.state == BUDGET_PRESUMED && parent->budget.of == process)
-        enter(&parent->budget, BUDGET_FIXED, NULL, 0);
+    if (process->memory->budget.state == BUDGET_PRESUMED && process->memory->budget.of == process)
+        enter(&process->memory->budget, BUDGET_FIXED, NULL, 0);
 }
 
-static void reopen(struct ebb_parent *parent, struct process *process)
+static void reopen(struct process *process)
 {
-    enter(&parent->budget, BUDGET_OPEN, NULL, 0);
+    enter(&process->memory->budget, BUDGET_OPEN, NULL, 0);
     process->budget_from = -1;
-    atomic_store(&parent->ledger->budget_bytes, UINT64_MAX);
-    atomic_store(&parent->ledger->in_force, 0);
+    atomic_store(&process->memory->ledger->budget_bytes, UINT64_MAX);
+    atomic_store(&process->memory->ledger->in_force, 0);
 }
 
-void ebb__budget_withdraw(struct ebb_parent *parent, struct process *process)
+void ebb__budget_withdraw(struct process *process)
 {
-    if (parent->budget.state == BUDGET_PRESUMED && parent->budget.of == process)
-        reopen(parent, process);
+    if (process->memory->budget.state == BUDGET_PRESUMED && process->memory->budget.of == process)
+        reopen(process);
 }
 
 void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget)
 {
-    if (parent->budget.state != BUDGET_OPEN)
+    if (process->memory->budget.state != BUDGET_OPEN)
         return;
-    enter(&parent->budget, BUDGET_SHARED, process, ebb__budget_peak(process));
-    atomic_store(&parent->ledger->budget_bytes, budget);
+    enter(&process->memory->budget, BUDGET_SHARED, process, ebb__budget_peak(process));
+    atomic_store(&process->memory->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
     process->budget_event = process->stream.steps.events;
     ebb__parent_tell_all(parent, EBB_MESSAGE_TRIM, 0);
@@ -89,25 +89,26 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
 
 bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
 {
-    uint64_t peak = ebb__budget_peak(process), known = parent->budget.of_bytes;
-    if (parent->budget.state != BUDGET_SHARED || parent->budget.of != process || peak <= known)
+    uint64_t peak = ebb__budget_peak(process), known = process->memory->budget.of_bytes;
+    if (process->memory->budget.state != BUDGET_SHARED || process->memory->budget.of != process ||
+        peak <= known)
         return false;
     if (peak <=
         known + known / ebb__tuning()->other_peak_divisor + ebb__tuning()->other_peak_bytes) {
         uint64_t budget = share_of_peak(parent, peak);
-        if (budget > atomic_load(&parent->ledger->budget_bytes))
-            atomic_store(&parent->ledger->budget_bytes, budget);
+        if (budget > atomic_load(&process->memory->ledger->budget_bytes))
+            atomic_store(&process->memory->ledger->budget_bytes, budget);
         return false;
     }
-    reopen(parent, process);
-    atomic_store(&parent->ledger->over_bytes, 0);
-    parent->budget.told_infeasible = false;
+    reopen(process);
+    atomic_store(&process->memory->ledger->over_bytes, 0);
+    process->memory->budget.told_infeasible = false;
     parent->figures.smallest_feasible_bytes = 0;
     return true;
 }
 
-void ebb__budget_forget(struct ebb_parent *parent, const struct process *process)
+void ebb__budget_forget(const struct process *process)
 {
-    if (parent->budget.of == process)
-        enter(&parent->budget, BUDGET_FIXED, NULL, 0);
+    if (process->memory->budget.of == process)
+        enter(&process->memory->budget, BUDGET_FIXED, NULL, 0);
 }

@@ -34,7 +34,8 @@ static int process_id(const struct process *process)
 
 static bool has_arena(const struct process *process)
 {
-    return process->channel >= 0 && atomic_load(&process->stream.ring->counters.managing) &&
+    return process->channel >= 0 && !process->memory->is_device &&
+           atomic_load(&process->stream.ring->counters.managing) &&
            atomic_load(&process->stream.ring->counters.arena_last);
 }
 
@@ -76,7 +77,7 @@ static uint64_t faults_of(const struct process *process)
 
 void ebb__copies_note(struct ebb_parent *parent, uint64_t copied_bytes)
 {
-    struct ebb_ledger *ledger = parent->ledger;
+    struct ebb_ledger *ledger = parent->host.ledger;
     uint64_t bytes = atomic_load(&ledger->held_bytes) + copied_bytes;
     uint64_t budget = atomic_load(&ledger->budget_bytes);
     if (copied_bytes == 0)

@@ -91,7 +91,9 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     size_t bytes;
     struct ebb_ring *ring = map_ring(ring_descriptor, &bytes);
     close(ring_descriptor);
-    struct process *process = ring ? calloc(1, sizeof *process) : NULL;
+    struct fast_memory *memory =
+        hello->value == EBB_HELLO_DEVICE ? ebb__memory_of_device(parent, hello) : &parent->host;
+    struct process *process = ring && memory ? calloc(1, sizeof *process) : NULL;
     if (process) {
         process->stream.ring = ring;
         process->stream.ring_bytes = bytes;
@@ -100,7 +102,9 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
         ebb__recurrence_create(&process->stream.recurrence) != EBB_OK ||
         !ebb_vec_push(&parent->processes, process)) {
         ebb__parent_warn(parent, "process %d is not managed: %s", process_id,
-                         ring ? "out of memory" : "its ring is none");
+                         !ring     ? "its ring is none"
+                         : !memory ? "too many devices, or out of memory"
+                                   : "out of memory");
         if (process)
             ebb__gone_release(process);
         else if (ring)
@@ -110,18 +114,21 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     }
     process->number = ++parent->hello_count;
     process->process_id = process_id;
+    process->memory = memory;
     process->channel = channel;
     process->learning.reactive_from = -1;
     process->budget_from = parent->options.budget_fraction > 0 ? -1 : 0;
     parent->main_said_hello |= process->process_id == parent->main_process_id;
-    ebb__recall_find(parent, process, (int)hello->parent_process_id);
+    if (hello->value != EBB_HELLO_CUDA) /* its devices have the blocks */
+        ebb__recall_find(parent, process, (int)hello->parent_process_id);
     struct ebb_message message = {.kind = EBB_MESSAGE_WELCOME,
                                   .value = process->phase == PHASE_OBSERVING,
                                   .limit_bytes = parent->options.store_limit_bytes};
     if (!ebb__tuning_write(message.text, sizeof message.text))
         message.text[0] = 0; /* `ebb run` rejects so many changes */
-    ebb__parent_send(process, &message, parent->ledger_descriptor);
-    if (parent->options.compress == EBB_COMPRESS_ON || parent->lanes.compressed)
+    ebb__parent_send(process, &message, memory->ledger_descriptor);
+    if (!memory->is_device &&
+        (parent->options.compress == EBB_COMPRESS_ON || memory->lanes.compressed))
         ebb__parent_tell(process, EBB_MESSAGE_COMPRESS, 0);
     ebb__recall_plan(parent, process);
 }

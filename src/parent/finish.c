@@ -2,6 +2,7 @@
 #include "base/order.h"
 #include "parent/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { SWINGS = 64 }; /* iterations whose median swing is taken: any number does */
@@ -131,17 +132,38 @@ static void busiest_figures(const struct process *main, struct ebb_parent_result
     }
 }
 
-/* The parent's own counts. */
-static void parent_figures(const struct ebb_parent *parent, struct ebb_parent_result *result)
+static void device_figures(const struct ebb_parent *parent, struct ebb_parent_result *result)
 {
-    const struct ebb_machine *machine = &parent->lanes.machine;
+    for (size_t i = 0; i < parent->devices.count; i++) {
+        const struct fast_memory *memory = parent->devices.items[i];
+        struct ebb_device_figures *figures = &result->devices.items[result->devices.count++];
+        *figures = (struct ebb_device_figures){
+            .bytes = memory->bytes,
+            .budget_bytes = atomic_load(&memory->ledger->budget_bytes),
+            .peak_bytes = atomic_load(atomic_load(&memory->ledger->in_force)
+                                          ? &memory->ledger->peak_bytes
+                                          : &memory->ledger->learning_peak_bytes),
+            .over_bytes = atomic_load(&memory->ledger->over_bytes),
+        };
+        if (figures->over_bytes > result->budget.over_bytes)
+            result->budget.over_bytes = figures->over_bytes;
+        snprintf(figures->name, sizeof figures->name, "%s", memory->name);
+        snprintf(figures->bus, sizeof figures->bus, "%s", memory->bus);
+    }
+}
+
+/* The parent's own counts. */
+static void parent_figures(const struct ebb_parent *parent, const struct fast_memory *memory,
+                           struct ebb_parent_result *result)
+{
+    const struct ebb_machine *machine = &memory->lanes.machine;
     result->plan = parent->figures.plan;
     result->iterations.period_events = parent->figures.period_events;
     result->budget.smallest_feasible_bytes = parent->figures.smallest_feasible_bytes;
     result->events.taken = parent->figures.events;
     result->processes.count = parent->hello_count;
     result->processes.main_said_hello = parent->main_said_hello;
-    if (parent->lanes.state == LANES_KNOWN) {
+    if (memory->lanes.state == LANES_KNOWN) {
         result->lanes.out_bps = 1e9 / machine->out.ns_per_byte;
         result->lanes.in_bps = 1e9 / machine->in.ns_per_byte;
     }
@@ -167,20 +189,22 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
                                    struct ebb_error *error)
 {
     ebb__parent_step(parent);
-    if (parent->lanes.state == LANES_PROBING)
-        ebb__lanes_await(parent);
+    if (parent->host.lanes.state == LANES_PROBING)
+        ebb__lanes_await(parent, &parent->host);
     *result = parent->gone;
     result->iterations.planned_from = result->budget.from_iteration = -1;
-    ledger_figures(parent->ledger, result);
+    const struct process *main = busiest(parent);
+    const struct fast_memory *memory = main ? main->memory : &parent->host;
+    ledger_figures(memory->ledger, result);
+    device_figures(parent, result);
     for (size_t i = 0; i < parent->processes.count; i++)
         ebb__gone_add(parent->processes.items[i], result);
-    const struct process *main = busiest(parent);
     if (main)
         busiest_figures(main, result);
     for (size_t i = 0; i < parent->processes.count; i++)
         ebb__leave_last(parent, parent->processes.items[i]);
     if (main)
         result->cache = main->recall.use;
-    parent_figures(parent, result);
+    parent_figures(parent, memory, result);
     return end_recording(&parent->recording, error);
 }

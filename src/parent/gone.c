@@ -72,7 +72,7 @@ void ebb__gone_collect(struct ebb_parent *parent)
         }
         ebb__gone_add(process, &parent->gone);
         ebb__leave_last(parent, process);
-        ebb__budget_forget(parent, process);
+        ebb__budget_forget(process);
         ebb__gone_release(process);
     }
     parent->processes.count = count;

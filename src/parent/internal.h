@@ -141,7 +141,8 @@ struct recall {
 };
 
 struct process {
-    uint64_t number; /* of its hello, counted from 1 */
+    uint64_t number;            /* of its hello, counted from 1 */
+    struct fast_memory *memory; /* of its blocks */
     int process_id;
     int channel; /* -1: closed */
     enum phase phase;
@@ -208,24 +209,44 @@ struct figures {
     uint64_t period_events;
 };
 
-struct ebb_parent {
-    struct ebb_parent_options options;
-    struct doors doors;
+/* A memory with a budget of its own: that of the host, or of a device. Each device that a process
+ * uses counts as a process: it says hello, and has a ring and scripts of its own. */
+struct fast_memory {
     struct ebb_ledger *ledger;
     int ledger_descriptor;
     unsigned departed; /* ended processes whose ledger slots must be released */
     uint64_t reap_ns;  /* latest time of the next search for them */
+    struct lanes lanes;
+    struct budget budget;
+    bool is_device;
+    /* Of a device: what tells it from others, its place on the bus, its name, its size. */
+    char id[40], bus[40], name[128];
+    uint64_t bytes;
+};
+
+struct ebb_parent {
+    struct ebb_parent_options options;
+    struct doors doors;
+    struct fast_memory host;
+    EBB_VEC(struct fast_memory *) devices;
     struct copies copies;
     EBB_VEC(struct process *) processes;
     size_t hello_count;            /* processes that have said hello */
     struct ebb_parent_result gone; /* sums over the processes already released */
     int main_process_id;
     bool main_said_hello;
-    struct lanes lanes;
     struct recording recording;
-    struct budget budget;
     struct figures figures;
 };
+
+/* memories.c: the memory number `index`: 0 is the host's, the others are devices. NULL: none. */
+struct fast_memory *ebb__memory_at(struct ebb_parent *parent, size_t index);
+EBB_NODISCARD enum ebb_status ebb__memory_open(const struct ebb_parent *parent,
+                                               struct fast_memory *memory, struct ebb_error *error);
+/* The memory of a device that introduces itself (protocol.h). NULL: it cannot be had. */
+struct fast_memory *ebb__memory_of_device(struct ebb_parent *parent,
+                                          const struct ebb_message *hello);
+void ebb__memory_close(struct fast_memory *memory);
 
 /* tell.c: warns the user who started the run, and sends messages to processes. */
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...) EBB_PRINTF(2, 3);
@@ -247,33 +268,32 @@ uint64_t ebb__budget_peak(const struct process *process);
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
 /* The share of the budget for the process's blocks. It excludes memory of other processes and of
  * the process's own small blocks, which no plan evicts. */
-uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
-                           uint64_t budget);
+uint64_t ebb__budget_share(const struct process *process, uint64_t budget);
 /* Puts a share of the peak in the process's profile in force before its first allocation. */
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process);
 /* Records whether the profile was right. */
-void ebb__budget_confirm(struct ebb_parent *parent, const struct process *process);
-void ebb__budget_withdraw(struct ebb_parent *parent, struct process *process);
+void ebb__budget_confirm(const struct process *process);
+void ebb__budget_withdraw(struct process *process);
 /* Call when the process's iterations are known: fixes the peak that the budget is a share of. */
 void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget);
 /* Checks whether the process holds more than at that time. Returns true if it holds much more. Then
  * its iterations were detected wrongly, and the budget is no longer in force. */
 bool ebb__budget_follow(struct ebb_parent *parent, struct process *process);
 /* The process is being released. Removes the budget's reference to it. */
-void ebb__budget_forget(struct ebb_parent *parent, const struct process *process);
+void ebb__budget_forget(const struct process *process);
 
 /* lanes.c: starts a thread that measures the store's lanes while the program runs. */
-void ebb__lanes_begin(struct ebb_parent *parent);
+void ebb__lanes_begin(struct ebb_parent *parent, struct fast_memory *memory);
 /* True if the lanes are known. If not, that thread is at work. If there can be none, measures at
  * once. */
-bool ebb__lanes_known(struct ebb_parent *parent);
+bool ebb__lanes_known(struct ebb_parent *parent, struct fast_memory *memory);
 /* Waits for that thread. If there is none, measures at once. */
-void ebb__lanes_await(struct ebb_parent *parent);
-/* Records that parent->lanes.machine is known. If `compressed` is true, the store leaves out zeros,
+void ebb__lanes_await(struct ebb_parent *parent, struct fast_memory *memory);
+/* Records that memory->lanes.machine is known. If `compressed` is true, the store leaves out zeros,
  * and processes are told to do so. */
-void ebb__lanes_know(struct ebb_parent *parent, bool compressed);
+void ebb__lanes_know(struct ebb_parent *parent, struct fast_memory *memory, bool compressed);
 /* Waits for the thread, whatever it finds. */
-void ebb__lanes_fini(struct ebb_parent *parent);
+void ebb__lanes_fini(struct fast_memory *memory);
 
 /* plans.c: the current terms of a plan for the process. */
 struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,

@@ -4,43 +4,49 @@
 
 #include "base/tuning.h"
 
-static void *probe(void *argument)
+static void measure(const struct ebb_parent *parent, struct fast_memory *memory)
 {
-    struct ebb_parent *parent = argument;
-    struct lanes *lanes = &parent->lanes;
-    uint64_t bytes = ebb__machine_probe_bytes(atomic_load(&parent->ledger->budget_bytes));
+    struct lanes *lanes = &memory->lanes;
+    uint64_t bytes = ebb__machine_probe_bytes(atomic_load(&memory->ledger->budget_bytes));
     lanes->status =
         ebb__machine_probe(parent->options.store, bytes, &lanes->machine, &lanes->error);
     atomic_store(&lanes->probed, true);
+}
+
+/* Only the host's memory has a store, so there is nothing to tell it. */
+static void *probe(void *argument)
+{
+    struct ebb_parent *parent = argument;
+    measure(parent, &parent->host);
     return NULL;
 }
 
-void ebb__lanes_know(struct ebb_parent *parent, bool compressed)
+void ebb__lanes_know(struct ebb_parent *parent, struct fast_memory *memory, bool compressed)
 {
-    ebb__lanes_set(&parent->lanes.state, LANES_KNOWN);
-    parent->lanes.compressed = compressed;
+    ebb__lanes_set(&memory->lanes.state, LANES_KNOWN);
+    memory->lanes.compressed = compressed;
     if (compressed)
         ebb__parent_tell_all(parent, EBB_MESSAGE_COMPRESS, 0);
 }
 
-void ebb__lanes_begin(struct ebb_parent *parent)
+void ebb__lanes_begin(struct ebb_parent *parent, struct fast_memory *memory)
 {
-    struct lanes *lanes = &parent->lanes;
+    struct lanes *lanes = &memory->lanes;
     if (lanes->state != LANES_UNKNOWN || parent->options.record)
         return;
     if (pthread_create(&lanes->prober, NULL, probe, parent) == 0)
         ebb__lanes_set(&lanes->state, LANES_PROBING);
 }
 
-void ebb__lanes_await(struct ebb_parent *parent)
+void ebb__lanes_await(struct ebb_parent *parent, struct fast_memory *memory)
 {
-    struct lanes *lanes = &parent->lanes;
+    struct lanes *lanes = &memory->lanes;
     if (lanes->state == LANES_KNOWN)
         return;
     if (lanes->state == LANES_PROBING)
         pthread_join(lanes->prober, NULL);
     else if (!parent->options.record)
-        probe(parent);
+        measure(parent, memory);
     if (lanes->status != EBB_OK) {
         struct ebb_error error;
         ebb__parent_warn(parent, "%s: %s: assuming the lanes of an NVMe drive", lanes->error.what,
@@ -49,20 +55,21 @@ void ebb__lanes_await(struct ebb_parent *parent)
             lanes->machine = (struct ebb_machine){.out = {1, 0}, .in = {1, 0}};
     }
     bool slow = lanes->machine.out.ns_per_byte > ebb__tuning()->compress_from_ns_per_byte;
-    ebb__lanes_know(parent, parent->options.compress == EBB_COMPRESS_ON ||
-                                (parent->options.compress == EBB_COMPRESS_AUTO && slow));
+    ebb__lanes_know(parent, memory,
+                    parent->options.compress == EBB_COMPRESS_ON ||
+                        (parent->options.compress == EBB_COMPRESS_AUTO && slow));
 }
 
-bool ebb__lanes_known(struct ebb_parent *parent)
+bool ebb__lanes_known(struct ebb_parent *parent, struct fast_memory *memory)
 {
-    ebb__lanes_begin(parent);
-    if (parent->lanes.state != LANES_PROBING || atomic_load(&parent->lanes.probed))
-        ebb__lanes_await(parent);
-    return parent->lanes.state == LANES_KNOWN;
+    ebb__lanes_begin(parent, memory);
+    if (memory->lanes.state != LANES_PROBING || atomic_load(&memory->lanes.probed))
+        ebb__lanes_await(parent, memory);
+    return memory->lanes.state == LANES_KNOWN;
 }
 
-void ebb__lanes_fini(struct ebb_parent *parent)
+void ebb__lanes_fini(struct fast_memory *memory)
 {
-    if (parent->lanes.state == LANES_PROBING)
-        pthread_join(parent->lanes.prober, NULL);
+    if (memory->lanes.state == LANES_PROBING)
+        pthread_join(memory->lanes.prober, NULL);
 }

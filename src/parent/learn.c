@@ -60,7 +60,7 @@ static bool is_attempt_due(struct ebb_parent *parent, const struct process *proc
         count == learning->attempted_at && ebb__watch_patterns(watch) == learning->settled_pattern;
     return ebb__now_ns() >= learning->next_attempt_ns && ebb__watch_found(watch) &&
            count != learning->traced_from && !looked_at &&
-           (parent->options.record || ebb__lanes_known(parent));
+           (parent->options.record || ebb__lanes_known(parent, process->memory));
 }
 
 static void try_to_plan(struct ebb_parent *parent, struct process *process)

@@ -57,23 +57,23 @@ static void save(struct ebb_parent *parent, struct process *process)
     if (process->sent.small_bytes)
         learnt->small_bytes = process->sent.small_bytes;
     learnt->store_id = ebb__profile_store_id(parent->options.store);
-    learnt->machine = parent->lanes.machine;
-    learnt->compressed = parent->lanes.compressed;
+    learnt->machine = process->memory->lanes.machine;
+    learnt->compressed = process->memory->lanes.compressed;
     process->learnt_anew = false;
     /* If it fails, the next run learns for itself. */
     (void)!ebb__cache_store(parent->options.cache, process->recall.key, learnt,
                             ebb__tuning()->cache_most_bytes, NULL);
 }
 
-static bool may_save(const struct ebb_parent *parent, const struct process *process)
+static bool may_save(const struct process *process)
 {
     return process->recall.has_key && process->learnt.iteration_count &&
-           parent->lanes.state == LANES_KNOWN;
+           process->memory->lanes.state == LANES_KNOWN;
 }
 
 void ebb__leave_early(struct ebb_parent *parent, struct process *process)
 {
-    if (process->learnt_anew && process->phase == PHASE_PLANNED && may_save(parent, process) &&
+    if (process->learnt_anew && process->phase == PHASE_PLANNED && may_save(process) &&
         was_planned(process))
         save(parent, process);
 }
@@ -83,7 +83,7 @@ void ebb__leave_last(struct ebb_parent *parent, struct process *process)
     const struct ebb_profile *learnt = &process->learnt;
     if (process->phase == PHASE_RECALLED && process->stream.watch)
         ebb__recall_judge(parent, process);
-    if (!may_save(parent, process) || !was_planned(process))
+    if (!may_save(process) || !was_planned(process))
         return;
     uint64_t peak = ebb__budget_peak(process), known = learnt->unmanaged_peak_bytes;
     bool same_peak = known && peak <= known + known / 100 && known <= peak + peak / 100;

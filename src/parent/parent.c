@@ -17,30 +17,6 @@
 
 #define BATCH_EVENTS 4096
 
-static enum ebb_status make_ledger(struct ebb_parent *parent, struct ebb_error *error)
-{
-    parent->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    /* No process of the run can truncate the file while others use it. */
-    uint64_t bytes = sizeof *parent->ledger;
-    if (parent->ledger_descriptor >= 0 && !ebb__memory_file_size(parent->ledger_descriptor, bytes))
-        bytes = EBB_LEDGER_LEAST_BYTES;
-    if (parent->ledger_descriptor < 0 || !ebb__memory_file_size(parent->ledger_descriptor, bytes) ||
-        fcntl(parent->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
-            0)
-        return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
-    parent->ledger = mmap(NULL, sizeof *parent->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          parent->ledger_descriptor, 0);
-    if (parent->ledger == MAP_FAILED)
-        return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
-    parent->ledger->magic = EBB_LEDGER_MAGIC;
-    parent->ledger->slot_count =
-        (bytes - offsetof(struct ebb_ledger, slots)) / sizeof parent->ledger->slots[0];
-    bool known = parent->options.budget_fraction <= 0;
-    atomic_store(&parent->ledger->budget_bytes, known ? parent->options.budget_bytes : UINT64_MAX);
-    atomic_store(&parent->ledger->in_force, known && parent->options.budget_bytes != UINT64_MAX);
-    return EBB_OK;
-}
-
 enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
                                    struct ebb_parent **created, struct ebb_error *error)
 {
@@ -48,11 +24,11 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
     if (!parent)
         return ebb__fail(error, EBB_ERR_MEMORY, "", "out of memory");
     parent->options = *options;
-    parent->budget.state = options->budget_fraction > 0 ? BUDGET_OPEN : BUDGET_GIVEN;
+    parent->host.ledger_descriptor = -1;
     parent->doors.listening = parent->doors.hello_pair[0] = parent->doors.hello_pair[1] = -1;
     enum ebb_status status = ebb__doors_open(parent, error);
     if (status == EBB_OK)
-        status = make_ledger(parent, error);
+        status = ebb__memory_open(parent, &parent->host, error);
     if (status == EBB_OK && options->record_path) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
@@ -163,9 +139,9 @@ static void say_goodbye(struct ebb_parent *parent, struct process *process)
         ebb__copies_note(parent,
                          parent->copies.bytes > copied_bytes ? parent->copies.bytes : copied_bytes);
     if (atomic_load(&process->stream.ring->counters.has_slot))
-        parent->departed++;
+        process->memory->departed++;
     else
-        ebb__ledger_release(parent->ledger, parent->ledger->slots,
+        ebb__ledger_release(process->memory->ledger, process->memory->ledger->slots,
                             atomic_load(&process->stream.ring->counters.held_bytes));
     close(process->channel);
     process->channel = -1;
@@ -189,19 +165,20 @@ static void take_messages(struct ebb_parent *parent, struct process *process)
 
 /* A process that cannot free memory itself waits for pages. The process that holds most of the
  * others gives some. */
-static void feed_starving(struct ebb_parent *parent)
+static void feed_starving(struct ebb_parent *parent, struct fast_memory *memory)
 {
-    uint64_t bytes = atomic_exchange(&parent->ledger->starving_bytes, 0);
+    uint64_t bytes = atomic_exchange(&memory->ledger->starving_bytes, 0);
     if (bytes == 0)
         return;
-    atomic_fetch_add(&parent->ledger->passed_on, 1);
-    int starving = (int)atomic_load(&parent->ledger->starving_process);
+    atomic_fetch_add(&memory->ledger->passed_on, 1);
+    int starving = (int)atomic_load(&memory->ledger->starving_process);
     struct process *richest = NULL;
     uint64_t most = 0;
     for (size_t i = 0; i < parent->processes.count; i++) {
         struct process *process = parent->processes.items[i];
         uint64_t held = atomic_load(&process->stream.ring->counters.held_bytes);
-        if (process->channel >= 0 && process->process_id != starving && held > most) {
+        if (process->memory == memory && process->channel >= 0 && process->process_id != starving &&
+            held > most) {
             richest = process;
             most = held;
         }
@@ -212,14 +189,14 @@ static void feed_starving(struct ebb_parent *parent)
 
 /* A closed socket triggers this at once. Otherwise it runs at intervals, for processes that never
  * said hello or were killed during a change. */
-static void reap(struct ebb_parent *parent)
+static void reap(struct fast_memory *memory)
 {
     uint64_t now = ebb__now_ns();
-    if (parent->departed == 0 && now < parent->reap_ns)
+    if (memory->departed == 0 && now < memory->reap_ns)
         return;
-    unsigned reaped = ebb__ledger_reap(parent->ledger, parent->ledger_descriptor);
-    parent->departed -= reaped < parent->departed ? reaped : parent->departed;
-    parent->reap_ns = now + ebb__tuning()->reap_ns;
+    unsigned reaped = ebb__ledger_reap(memory->ledger, memory->ledger_descriptor);
+    memory->departed -= reaped < memory->departed ? reaped : memory->departed;
+    memory->reap_ns = now + ebb__tuning()->reap_ns;
 }
 
 int ebb__parent_step(struct ebb_parent *parent)
@@ -236,7 +213,7 @@ int ebb__parent_step(struct ebb_parent *parent)
         if (process->stream.watch && atomic_load(&process->stream.ring->counters.managing)) {
             if (atomic_load(&process->stream.ring->counters.live_bytes) >=
                 ebb__tuning()->probe_from_bytes)
-                ebb__lanes_begin(parent);
+                ebb__lanes_begin(parent, process->memory);
             ebb__parent_learn(parent, process);
             ebb__leave_early(parent, process);
             busy = true;
@@ -245,8 +222,11 @@ int ebb__parent_step(struct ebb_parent *parent)
         take_messages(parent, process);
     }
     ebb__copies_look(parent);
-    reap(parent);
-    feed_starving(parent);
+    struct fast_memory *memory;
+    for (size_t i = 0; (memory = ebb__memory_at(parent, i)); i++) {
+        reap(memory);
+        feed_starving(parent, memory);
+    }
     return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
 }
 
@@ -254,7 +234,6 @@ void ebb__parent_destroy(struct ebb_parent *parent)
 {
     if (!parent)
         return;
-    ebb__lanes_fini(parent);
     for (size_t i = 0; i < parent->processes.count; i++) {
         if (parent->processes.items[i]->channel >= 0)
             close(parent->processes.items[i]->channel);
@@ -262,10 +241,12 @@ void ebb__parent_destroy(struct ebb_parent *parent)
     }
     ebb_vec_free(&parent->processes);
     ebb__doors_close(parent);
-    if (parent->ledger && parent->ledger != MAP_FAILED) {
-        munmap(parent->ledger, sizeof *parent->ledger);
-        close(parent->ledger_descriptor);
+    ebb__memory_close(&parent->host);
+    for (size_t i = 0; i < parent->devices.count; i++) {
+        ebb__memory_close(parent->devices.items[i]);
+        free(parent->devices.items[i]);
     }
+    ebb_vec_free(&parent->devices);
     if (parent->recording.writer &&
         ebb__trace_writer_close(parent->recording.writer, NULL) != EBB_OK)
         parent->recording.writer = NULL;

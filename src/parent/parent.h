@@ -145,7 +145,18 @@ struct ebb_process_figures {
     unsigned device_kind; /* of the busiest process: enum ebb_device_kind */
 };
 
+/* Devices with a memory of their own. Each has the whole budget. */
+#define EBB_MOST_DEVICES 16u
+struct ebb_device_figures {
+    char name[128], bus[40];
+    uint64_t bytes; /* of its memory */
+    uint64_t budget_bytes;
+    uint64_t peak_bytes; /* most bytes on it */
+    uint64_t over_bytes;
+};
+
 struct ebb_parent_result {
+    /* The first three and `lanes`: of the memory in which the busiest process has its blocks. */
     struct ebb_budget_figures budget;
     struct ebb_peak_figures peak;
     struct ebb_small_figures small;
@@ -158,6 +169,10 @@ struct ebb_parent_result {
     struct ebb_lane_figures lanes;
     struct ebb_event_figures events;
     struct ebb_process_figures processes;
+    struct {
+        struct ebb_device_figures items[EBB_MOST_DEVICES];
+        size_t count;
+    } devices;
     enum ebb_cache_use cache;
 };
 

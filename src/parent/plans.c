@@ -1,5 +1,6 @@
 /* From the terms of a process to a plan in force: the terms, the plan, its check, the script. The
  * plan is made from its terms by src/plan/request, as for `ebb plan`. */
+#include "base/geometry.h"
 #include "base/limits.h"
 #include "base/tuning.h"
 #include "parent/internal.h"
@@ -54,15 +55,17 @@ static uint64_t working_set(const struct ebb_plan_request *request)
     return bytes;
 }
 
-static void tell_infeasible(struct ebb_parent *parent, const struct ebb_planned *planned)
+static void tell_infeasible(struct ebb_parent *parent, struct process *process,
+                            const struct ebb_planned *planned)
 {
     const struct ebb_plan *plan = &planned->plan;
     uint64_t least = working_set(&planned->request);
     parent->figures.smallest_feasible_bytes =
         (least ? least : plan->smallest_feasible_bytes) + planned->beside_bytes;
-    if (parent->budget.told_infeasible || plan->smallest_feasible_bytes <= plan->budget_bytes)
+    if (process->memory->budget.told_infeasible ||
+        plan->smallest_feasible_bytes <= plan->budget_bytes)
         return;
-    parent->budget.told_infeasible = true;
+    process->memory->budget.told_infeasible = true;
     if (least && least <= plan->budget_bytes) {
         ebb__parent_warn(parent,
                          "policy %s can plan for %.1f MiB at least: the rest is evicted when "
@@ -90,9 +93,13 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
 {
     uint64_t budget = ebb__budget_of(parent, process);
     struct ebb_plan_terms terms =
-        ebb__plan_terms(parent->options.policy, model, &parent->lanes.machine, budget);
-    terms.beside_bytes = budget - ebb__budget_share(parent, process, budget);
+        ebb__plan_terms(parent->options.policy, model, &process->memory->lanes.machine, budget);
+    terms.beside_bytes = budget - ebb__budget_share(process, budget);
     terms.margin_bytes = process->sent.margin_bytes;
+    if (process->memory->is_device) { /* blocks take whole units, and smaller ones do not move */
+        terms.page_bytes = EBB_HUGE_BYTES;
+        terms.smallest_block_bytes = EBB_HUGE_BYTES / 2;
+    }
     return terms;
 }
 
@@ -144,7 +151,8 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     struct ebb_error error;
     if (model->tick_count == 0 || ebb__model_iteration_ns(model) == 0)
         return false; /* an empty iteration cannot be planned */
-    parent->lanes.machine.costs = ebb__measured_costs(process, &parent->lanes.machine);
+    process->memory->lanes.machine.costs =
+        ebb__measured_costs(process, &process->memory->lanes.machine);
     if (ebb__planned_make(&terms, &planned, &error) != EBB_OK) {
         ebb__parent_warn(parent, "no plan: %s", error.why);
         return false;
@@ -159,7 +167,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
         goto out;
     }
     if (!plan->feasible)
-        tell_infeasible(parent, &planned);
+        tell_infeasible(parent, process, &planned);
     if (ebb__planned_check(&planned, &error) != EBB_OK && plan->feasible)
         ebb__parent_warn(parent, "the plan failed its check and is not used: %s", error.why);
     else

@@ -41,6 +41,20 @@ static bool is_fork(const struct ebb_parent *parent, const struct process *proce
     return false;
 }
 
+/* Each device that a program uses has profiles of its own: by its name, and by its place among
+ * those of this process. */
+static uint64_t device_word(const struct ebb_parent *parent, const struct process *process)
+{
+    uint64_t word = 0;
+    if (!process->memory->is_device)
+        return 0;
+    for (const char *letter = process->memory->name; *letter; letter++)
+        word = (word ^ (unsigned char)*letter) * 0x100000001b3u;
+    for (size_t i = 0; i < parent->processes.count; i++)
+        word += parent->processes.items[i]->process_id == process->process_id;
+    return word << 32;
+}
+
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id)
 {
     const struct ebb_parent_options *options = &parent->options;
@@ -48,7 +62,8 @@ void ebb__recall_find(struct ebb_parent *parent, struct process *process, int pa
         return;
     ebb__cache_set(&process->recall.use, EBB_CACHE_NONE);
     process->recall.has_key =
-        ebb__cache_key(process->process_id, options->threshold_bytes, &process->recall.key);
+        ebb__cache_key(process->process_id, options->threshold_bytes ^ device_word(parent, process),
+                       &process->recall.key);
     if (!process->recall.has_key)
         return;
     if (is_fork(parent, process, parent_process_id)) {
@@ -70,19 +85,19 @@ void ebb__recall_find(struct ebb_parent *parent, struct process *process, int pa
 /* The lanes are known if they were measured on this store, with the same compression. */
 static void recall_lanes(struct ebb_parent *parent, const struct process *process)
 {
-    if (parent->lanes.state != LANES_UNKNOWN)
+    if (process->memory->lanes.state != LANES_UNKNOWN)
         return;
     const struct ebb_profile *recalled = &process->recall.profile;
     if (recalled->store_id != ebb__profile_store_id(parent->options.store) ||
         parent->options.compress == (recalled->compressed ? EBB_COMPRESS_OFF : EBB_COMPRESS_ON))
         return;
-    parent->lanes.machine = recalled->machine;
-    ebb__lanes_know(parent, recalled->compressed);
+    process->memory->lanes.machine = recalled->machine;
+    ebb__lanes_know(parent, process->memory, recalled->compressed);
 }
 
 static void drop(struct ebb_parent *parent, struct process *process)
 {
-    ebb__budget_withdraw(parent, process);
+    ebb__budget_withdraw(process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_DROPPED);
     ebb__profile_fini(&process->recall.profile);
     ebb__cache_remove(parent->options.cache, process->recall.key);
@@ -92,9 +107,9 @@ static void drop(struct ebb_parent *parent, struct process *process)
 
 /* The profile is one of this program. The repetition that was found is its iteration, or a longer
  * one. Only a longer one than that is a reason to learn again. */
-static void confirm(struct ebb_parent *parent, struct process *process)
+static void confirm(struct process *process)
 {
-    ebb__budget_confirm(parent, process);
+    ebb__budget_confirm(process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
     process->learnt = process->recall.profile;
     memset(&process->recall.profile, 0, sizeof process->recall.profile);
@@ -158,7 +173,7 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
     if (process->phase != PHASE_RECALLED)
         return;
     recall_lanes(parent, process);
-    ebb__lanes_await(parent);
+    ebb__lanes_await(parent, process->memory);
     recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
     recall->whole_allocs = whole_allocs(&recall->profile);
     recall->most_faults = most_faults(&recall->profile);
@@ -253,7 +268,7 @@ static bool try_to_scale(struct ebb_parent *parent, struct process *process)
     recall->most_faults = most_faults(profile);
     recall->is_named = blocks_are_there(process, &renamed);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
-    ebb__budget_withdraw(parent, process); /* the peak is that of this run */
+    ebb__budget_withdraw(process); /* the peak is that of this run */
     bool sent = send_plans(parent, process);
     recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
     process->stream.allocs_lost = 0;
@@ -261,10 +276,11 @@ static bool try_to_scale(struct ebb_parent *parent, struct process *process)
 }
 
 /* The peak matters if the budget is a share of it. */
-static bool exceeds_peak(const struct ebb_parent *parent, const struct process *process)
+static bool exceeds_peak(const struct process *process)
 {
     uint64_t known = process->recall.profile.unmanaged_peak_bytes;
-    return parent->budget.state == BUDGET_PRESUMED && parent->budget.of == process &&
+    return process->memory->budget.state == BUDGET_PRESUMED &&
+           process->memory->budget.of == process &&
            ebb__budget_peak(process) > known + known / ebb__tuning()->presumed_peak_divisor +
                                            ebb__tuning()->presumed_peak_bytes;
 }
@@ -333,18 +349,18 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
         find_names(parent, process);
     if (try_to_scale(parent, process))
         return;
-    if (recall->is_other && !recall->followed && exceeds_peak(parent, process))
-        ebb__budget_withdraw(parent, process); /* its peak was a guess */
+    if (recall->is_other && !recall->followed && exceeds_peak(process))
+        ebb__budget_withdraw(process); /* its peak was a guess */
     unsigned good = recall->followed - recall->disappointments;
     /* After several iterations blocks that were not found do not matter. */
     if (good && is_found(process) && (find_names(parent, process) || good >= patience)) {
-        confirm(parent, process);
+        confirm(process);
         return;
     }
     bool broken = recall->broken >= patience && recall->followed == 0;
     bool missed = follows_accesses(&recall->profile)
                       ? has_missed_accesses(process)
                       : has_missed(process) || differs_for_good(process);
-    if (recall->disappointments >= patience || broken || missed || exceeds_peak(parent, process))
+    if (recall->disappointments >= patience || broken || missed || exceeds_peak(process))
         drop(parent, process);
 }

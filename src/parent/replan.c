@@ -64,13 +64,13 @@ static bool replan(struct ebb_parent *parent, struct process *process,
                    const struct ebb_machine *measured)
 {
     struct ebb_profile_iteration *iteration = refresh(process);
-    struct ebb_machine assumed = parent->lanes.machine;
+    struct ebb_machine assumed = process->memory->lanes.machine;
     if (!iteration)
         return false;
     uint64_t learnt_ns = parent->figures.plan.learnt_iteration_ns;
-    parent->lanes.machine = *measured;
+    process->memory->lanes.machine = *measured;
     if (!ebb__parent_plan(parent, process, &iteration->model, 0)) {
-        parent->lanes.machine = assumed;
+        process->memory->lanes.machine = assumed;
         return false;
     }
     parent->figures.plan.learnt_iteration_ns = learnt_ns;
@@ -103,8 +103,8 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;
     struct sent *sent = &process->sent;
-    uint64_t budget = atomic_load(&parent->ledger->budget_bytes);
-    uint64_t share = ebb__budget_share(parent, process, budget), before = sent->margin_bytes;
+    uint64_t budget = atomic_load(&process->memory->ledger->budget_bytes);
+    uint64_t share = ebb__budget_share(process, budget), before = sent->margin_bytes;
     enum replan_reason reason = judge_room(trial, sent, budget, share);
     if (reason == REPLAN_NONE)
         return false;
@@ -114,7 +114,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
     }
     trial->room = REPLAN_NONE;
     trial->room_replans++;
-    if (!replan(parent, process, &parent->lanes.machine)) {
+    if (!replan(parent, process, &process->memory->lanes.machine)) {
         sent->margin_bytes = before;
         return false;
     }
@@ -179,7 +179,7 @@ static void act(struct ebb_parent *parent, struct process *process, enum replan_
         ebb__trial_set(&trial->state, TRIAL_SETTLED);
         ebb__parent_send_script(process, process->sent.script_before);
         parent->figures.plan.replans++;
-        parent->lanes.machine = trial->machine_before;
+        process->memory->lanes.machine = trial->machine_before;
         break;
     case REPLAN_ENOUGH:
         ebb__trial_set(&trial->state, TRIAL_SETTLED);

@@ -27,7 +27,8 @@
 #define EBB_PROTOCOL_FLAG_COMPRESS 8u /* do not store zeros, once COMPRESS arrives */
 
 enum ebb_message_kind {
-    EBB_MESSAGE_HELLO = 1,   /* process -> parent; descriptors: its socket and ring */
+    EBB_MESSAGE_HELLO = 1,   /* process -> parent; value: enum ebb_hello_kind; descriptors: its
+                                socket and ring */
     EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses;
                                 text: the tuning, as of ebb__tuning_write() */
     EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes; without
@@ -39,6 +40,16 @@ enum ebb_message_kind {
     EBB_MESSAGE_SHRINK = 7,  /* parent -> process; release value bytes: another process starves */
     EBB_MESSAGE_COMPRESS = 8, /* parent -> process; do not store zeros after this */
     EBB_MESSAGE_WARN = 6,     /* process -> parent; text: for the person who runs the program */
+};
+
+/* Who says hello: the value of the message. */
+enum ebb_hello_kind {
+    EBB_HELLO_HOST,   /* a process whose blocks are in the host's memory; text: its name */
+    EBB_HELLO_CUDA,   /* a process that may use devices; text: its name */
+    EBB_HELLO_DEVICE, /* a process begins to use a device; limit_bytes: the memory of that; text: its
+                         address on the bus and its name, a line each. Each device that a process
+                         uses has a ring, a channel and scripts of its own. Processes that use the
+                         same device share a ledger. */
 };
 
 /* When a process observes accesses. */

@@ -253,6 +253,11 @@ static int absence_compare(const void *left, const void *right)
     return (a->block > b->block) - (a->block < b->block);
 }
 
+enum ebb_reactive_order ebb__reactive_order(const char *policy)
+{
+    return strcmp(policy, "belady") == 0 ? EBB_REACTIVE_FARTHEST : EBB_REACTIVE_OLDEST;
+}
+
 enum ebb_status ebb__simulate_reactive(const struct ebb_reactive_request *request,
                                        struct ebb_reactive_result *result, struct ebb_error *error)
 {

@@ -31,6 +31,9 @@ enum ebb_reactive_order {
                               whose next use is farthest away. Of equals the least recently used */
 };
 
+/* The order of a policy without a plan, by its name. */
+enum ebb_reactive_order ebb__reactive_order(const char *policy);
+
 struct ebb_reactive_request {
     const struct ebb_model *model;
     const struct ebb_machine *machine;

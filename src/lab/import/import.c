@@ -109,9 +109,8 @@ static enum ebb_status import_plain(const struct ebb_importer *importer, const s
                                   importer->name);
         return status;
     }
-    const char *slash = strrchr(name, '/');
     snprintf(trace->info.command, sizeof trace->info.command, "%s trace %s", importer->name,
-             slash ? slash + 1 : name);
+             basename(name));
     trace->info.page_bytes = 1;
     trace->complete = true;
     return EBB_OK;

@@ -19,22 +19,21 @@ static const struct ebb_straddle policies[] = {
     {NULL, false, true, ebb__straddle_vote, NULL},
 };
 
-static bool is_strong(const char *name)
+/* `strong` uses both, the published policy the first. */
+static size_t count_of(const char *name)
 {
-    return strcmp(name, "appobmem:strong") == 0;
+    return strcmp(name, "appobmem:strong") == 0 ? 2 : 1;
 }
 
 enum ebb_status ebb__swap_appobmem(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    size_t count = is_strong(plan->policy) ? 2 : 1;
-    return ebb__straddle_best(policies, count, false, request, plan, error);
+    return ebb__straddle_make(policies, count_of(plan->policy), request, plan, error);
 }
 
 enum ebb_status ebb__swap_appobmem_zero_stall(const struct ebb_plan_request *request,
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
-    size_t count = is_strong(plan->policy) ? 2 : 1;
-    enum ebb_status status = ebb__straddle_best(policies, count, true, request, plan, error);
-    return status ? status : ebb__plan_search_zero_stall(ebb__swap_appobmem, request, plan, error);
+    return ebb__straddle_zero_stall(policies, count_of(plan->policy), ebb__swap_appobmem, request,
+                                    plan, error);
 }

@@ -169,28 +169,30 @@ static const struct ebb_straddle strong[] = {
     {ebb__straddle_candidate, false, true, rank_swdoa, NULL},
 };
 
-static bool is_strong(const char *name)
+/* The policies of a name: `own` alone, but for `strong`. Returns their number. */
+static size_t policies_of(const char *name, struct ebb_straddle *own,
+                          const struct ebb_straddle **policies)
 {
-    return strcmp(name, "autoswap:strong") == 0;
+    *own = policy_of(name);
+    bool is_strong = strcmp(name, "autoswap:strong") == 0;
+    *policies = is_strong ? strong : own;
+    return is_strong ? sizeof strong / sizeof strong[0] : 1;
 }
 
 enum ebb_status ebb__swap_autoswap(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
-    const struct ebb_straddle policy = policy_of(plan->policy);
-    if (is_strong(plan->policy))
-        return ebb__straddle_best(strong, sizeof strong / sizeof strong[0], false, request, plan,
-                                  error);
-    return ebb__straddle_make(&policy, request, plan, error);
+    struct ebb_straddle own;
+    const struct ebb_straddle *policies;
+    size_t count = policies_of(plan->policy, &own, &policies);
+    return ebb__straddle_make(policies, count, request, plan, error);
 }
 
 enum ebb_status ebb__swap_autoswap_zero_stall(const struct ebb_plan_request *request,
                                               struct ebb_plan *plan, struct ebb_error *error)
 {
-    const struct ebb_straddle policy = policy_of(plan->policy);
-    if (!is_strong(plan->policy))
-        return ebb__straddle_zero_stall(&policy, ebb__swap_autoswap, request, plan, error);
-    enum ebb_status status =
-        ebb__straddle_best(strong, sizeof strong / sizeof strong[0], true, request, plan, error);
-    return status ? status : ebb__plan_search_zero_stall(ebb__swap_autoswap, request, plan, error);
+    struct ebb_straddle own;
+    const struct ebb_straddle *policies;
+    size_t count = policies_of(plan->policy, &own, &policies);
+    return ebb__straddle_zero_stall(policies, count, ebb__swap_autoswap, request, plan, error);
 }

@@ -10,19 +10,16 @@
 #include "base/clock.h"
 #include "lab/swap/policies.h"
 
-#include <string.h>
-
 enum ebb_status ebb__swap_reactive(const struct ebb_plan_request *request, struct ebb_plan *plan,
                                    struct ebb_error *error)
 {
     uint64_t started_ns = ebb__now_ns();
-    struct ebb_reactive_request reactive = {
-        .model = request->model,
-        .machine = request->machine,
-        .budget_bytes = request->budget_bytes,
-        .page_bytes = request->page_bytes,
-        .smallest_block_bytes = request->smallest_block_bytes,
-        .order = strcmp(plan->policy, "belady") == 0 ? EBB_REACTIVE_FARTHEST : EBB_REACTIVE_OLDEST};
+    struct ebb_reactive_request reactive = {.model = request->model,
+                                            .machine = request->machine,
+                                            .budget_bytes = request->budget_bytes,
+                                            .page_bytes = request->page_bytes,
+                                            .smallest_block_bytes = request->smallest_block_bytes,
+                                            .order = ebb__reactive_order(plan->policy)};
     struct ebb_reactive_result result;
     enum ebb_status status = ebb__simulate_reactive(&reactive, &result, error);
     if (status)

@@ -219,21 +219,6 @@ static enum ebb_status make(const struct ebb_straddle *policy,
     return status;
 }
 
-enum ebb_status ebb__straddle_make(const struct ebb_straddle *policy,
-                                   const struct ebb_plan_request *request, struct ebb_plan *plan,
-                                   struct ebb_error *error)
-{
-    return make(policy, request, false, plan, error);
-}
-
-enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy, ebb_planner make_within,
-                                         const struct ebb_plan_request *request,
-                                         struct ebb_plan *plan, struct ebb_error *error)
-{
-    enum ebb_status status = make(policy, request, true, plan, error);
-    return status ? status : ebb__plan_search_zero_stall(make_within, request, plan, error);
-}
-
 bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_gap *gap,
                              const void *peak_tick, uint32_t *margin_ticks)
 {
@@ -256,9 +241,9 @@ static bool is_better(const struct ebb_plan *left, const struct ebb_plan *right,
            right->moved_out_bytes + right->moved_in_bytes;
 }
 
-enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
-                                   bool zero_stall, const struct ebb_plan_request *request,
-                                   struct ebb_plan *plan, struct ebb_error *error)
+static enum ebb_status make_best(const struct ebb_straddle *policies, size_t count, bool zero_stall,
+                                 const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                 struct ebb_error *error)
 {
     const struct ebb_plan blank = *plan;
     uint64_t spent_ns = 0;
@@ -274,4 +259,20 @@ enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t c
     }
     plan->plan_ns = spent_ns;
     return status;
+}
+
+enum ebb_status ebb__straddle_make(const struct ebb_straddle *policies, size_t count,
+                                   const struct ebb_plan_request *request, struct ebb_plan *plan,
+                                   struct ebb_error *error)
+{
+    return make_best(policies, count, false, request, plan, error);
+}
+
+enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policies, size_t count,
+                                         ebb_planner make_within,
+                                         const struct ebb_plan_request *request,
+                                         struct ebb_plan *plan, struct ebb_error *error)
+{
+    enum ebb_status status = make_best(policies, count, true, request, plan, error);
+    return status ? status : ebb__plan_search_zero_stall(make_within, request, plan, error);
 }

@@ -34,16 +34,10 @@ struct ebb_straddle {
                              struct ebb_error *error);
 };
 
-/* Plans by the policy within the request's budget. Uses the mode "stick to the limit". If that plan
- * stalls, uses the mode "no stall" if it finds a plan. Otherwise as ebb__plan_make(). */
-EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *policy,
-                                                 const struct ebb_plan_request *request,
-                                                 struct ebb_plan *plan, struct ebb_error *error);
-
-/* The best plan of several policies. `zero_stall`: the one without a stall and with the smallest
- * budget, as by ebb__straddle_zero_stall() without bisection. */
-EBB_NODISCARD enum ebb_status ebb__straddle_best(const struct ebb_straddle *policies, size_t count,
-                                                 bool zero_stall,
+/* Plans by each of the policies within the request's budget and keeps the best plan. Uses the mode
+ * "stick to the limit". If that plan stalls, uses the mode "no stall" if it finds a plan. Otherwise
+ * as ebb__plan_make(). */
+EBB_NODISCARD enum ebb_status ebb__straddle_make(const struct ebb_straddle *policies, size_t count,
                                                  const struct ebb_plan_request *request,
                                                  struct ebb_plan *plan, struct ebb_error *error);
 
@@ -53,8 +47,8 @@ bool ebb__straddle_candidate(const struct ebb_swap *swap, const struct ebb_swap_
 
 /* As ebb__plan_zero_stall(): starts with the mode "no stall", then bisects the budget with plans of
  * `make_within`. */
-EBB_NODISCARD enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policy,
-                                                       ebb_planner make_within,
+EBB_NODISCARD enum ebb_status ebb__straddle_zero_stall(const struct ebb_straddle *policies,
+                                                       size_t count, ebb_planner make_within,
                                                        const struct ebb_plan_request *request,
                                                        struct ebb_plan *plan,
                                                        struct ebb_error *error);

@@ -138,6 +138,21 @@ static uint64_t since_clock(const struct compiler *compiler, uint32_t tick, uint
     return (tick_ns + turn_ns - compiler->clock_ns[position]) % turn_ns;
 }
 
+/* Events may have the time at which a prefetch starts, on both sides of the end of its absence.
+ * Where a stall is planned, that is the time of its end, too. Then it starts when it is due. */
+static bool is_late(const struct compiler *compiler, const struct ebb_absence *absence,
+                    bool is_outside)
+{
+    const struct ebb_model *model = compiler->model;
+    uint64_t turn_ns = ebb__model_iteration_ns(model);
+    if (turn_ns == 0)
+        return false;
+    uint64_t in_ns = absence->in_start_ns % turn_ns;
+    uint64_t late_ns = (in_ns + turn_ns - model->time_ns[absence->to_tick]) % turn_ns;
+    uint64_t early_ns = (model->time_ns[absence->from_tick] + turn_ns - in_ns) % turn_ns;
+    return late_ns == 0 || (is_outside && late_ns < early_ns);
+}
+
 static struct ebb_script_absence compile_absence(const struct compiler *compiler,
                                                  const struct ebb_absence *absence)
 {
@@ -162,8 +177,13 @@ static struct ebb_script_absence compile_absence(const struct compiler *compiler
     compiled.due_delay_ns = since_clock(compiler, absence->to_tick, compiled.due_clock);
     compiled.in_clock = position_at(compiler, absence->in_start_ns, &compiled.in_delay_ns);
     /* Not before its eviction has begun, and not after it is due. */
-    if (!ebb__script_is_during(compiled.in_clock, compiled.out_clock, compiled.out_delay_ns,
-                               compiled.due_clock, compiled.due_delay_ns)) {
+    bool is_outside =
+        !ebb__script_is_during(compiled.in_clock, compiled.out_clock, compiled.out_delay_ns,
+                               compiled.due_clock, compiled.due_delay_ns);
+    if (is_late(compiler, absence, is_outside)) {
+        compiled.in_clock = compiled.due_clock;
+        compiled.in_delay_ns = compiled.due_delay_ns;
+    } else if (is_outside) {
         compiled.in_clock = compiled.out_clock;
         compiled.in_delay_ns = compiled.out_delay_ns;
     }

@@ -7,21 +7,6 @@
  * own. If there is none, the runtime is reactive until one matches. */
 #include "runtime/replay/matcher.h"
 
-uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes)
-{
-    const struct ebb_script_event *events = ebb__script_events(script);
-    const uint32_t *allocs = ebb__script_allocs(script); /* sorted by size, then by position */
-    uint32_t low = 0, high = script->alloc_count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (events[allocs[middle]].size_bytes < size_bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 void ebb__clock_pass(struct replay *replay)
 {
     ebb__clock_act(replay, replay->current, replay->position);

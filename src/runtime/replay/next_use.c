@@ -15,25 +15,7 @@ static uint64_t drift_ns(const struct prepared_script *current, uint32_t positio
 
 uint32_t ebb__replay_next_alloc(const struct replay *replay, uint64_t size_bytes)
 {
-    const struct ebb_script *script = replay->current->script;
-    const struct ebb_script_event *events = ebb__script_events(script);
-    const uint32_t *allocs = ebb__script_allocs(script);
-    uint32_t first_of_size = ebb__clock_first_alloc(script, size_bytes);
-    uint32_t low = first_of_size, high = script->alloc_count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        const struct ebb_script_event *event = &events[allocs[middle]];
-        if (event->size_bytes == size_bytes && allocs[middle] < replay->position)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < script->alloc_count && events[allocs[low]].size_bytes == size_bytes)
-        return allocs[low] - replay->position;
-    if (first_of_size < script->alloc_count &&
-        events[allocs[first_of_size]].size_bytes == size_bytes)
-        return allocs[first_of_size] + script->clock_count - replay->position;
-    return UINT32_MAX;
+    return ebb__template_next_alloc(replay->current->script, replay->position, size_bytes);
 }
 
 uint64_t ebb__replay_distance(const struct replay *replay, const struct block *block, bool *done)

@@ -40,7 +40,7 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
     if (replay->allocations < most ||
         replay->table->newest_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;
-    uint32_t low = ebb__clock_first_alloc(script, size);
+    uint32_t low = ebb__template_first_alloc(script, size);
     uint32_t found = EBB_SCRIPT_NONE;
     for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
          low++) {

@@ -60,25 +60,6 @@ void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words)
     first[0] = 0;
 }
 
-uint32_t ebb__placement_least(const struct ebb_script *script)
-{
-    const struct ebb_script_event *events = ebb__script_events(script);
-    const struct ebb_script_block *blocks = ebb__script_blocks(script);
-    int64_t load = 0, least = INT64_MAX;
-    uint32_t position = 0;
-    for (uint32_t i = 0; i < script->clock_count; i++) {
-        const struct ebb_script_block *block = &blocks[events[i].block];
-        if (is_static(block))
-            load += events[i].kind == EBB_EVENT_ALLOC ? (int64_t)block->size_bytes
-                                                      : -(int64_t)block->size_bytes;
-        if (load < least) {
-            least = load;
-            position = (i + 1) % script->clock_count;
-        }
-    }
-    return position;
-}
-
 uint32_t ebb__replay_next_cover(const struct replay *replay, uint32_t unit)
 {
     const struct prepared_script *current = replay->current;

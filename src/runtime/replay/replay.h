@@ -2,7 +2,7 @@
 #ifndef EBB_RUNTIME_REPLAY_REPLAY_H
 #define EBB_RUNTIME_REPLAY_REPLAY_H
 
-#include "runtime/script.h"
+#include "runtime/template.h"
 #include "runtime/transfer/transfer.h"
 
 /* The position of the program in a template with unordered events; see replay/unordered.c. The
@@ -25,12 +25,6 @@ struct timer {
     bool in; /* true: a prefetch; false: an eviction */
 };
 
-/* What the persistent blocks of a script are called in this process. */
-struct names {
-    uint64_t *serials;   /* of each of them */
-    uint32_t *by_serial; /* their indices, ordered by that */
-};
-
 /* How long the stretches between clock events take. */
 struct pace {
     uint64_t *stretch_ns;         /* by clock position: measured time from it to the next */
@@ -43,8 +37,8 @@ struct prepared_script {
     const struct matcher *matcher; /* finds the program's position: matcher.h */
     void *tables;                  /* memory of the tables that the pointers below use */
     size_t table_bytes;
-    uint32_t *live; /* block index of each script block; NO_BLOCK: none is live */
-    struct names names;
+    uint32_t *live;         /* block index of each script block; NO_BLOCK: none is live */
+    struct ebb_names names; /* of its persistent blocks in this process */
     /* For each clock position, the absences whose eviction starts there, whose prefetch starts, and
      * which are due. The first array of each pair has the heads of the chains, clock_count of them.
      * The second has the next absence in the chain, for each of absence_count. */
@@ -133,14 +127,8 @@ EBB_NODISCARD enum ebb_status ebb__replay_set_script(struct replay *replay,
 void ebb__replay_forget_scripts(struct replay *replay);
 /* names.c: see ebb__runtime_rename(). Takes the lock. */
 void ebb__replay_rename(struct replay *replay, const struct ebb_renaming *renamings, size_t count);
-/* The tables of names, when a script is prepared. */
-void ebb__names_prepare(struct prepared_script *prepared);
 /* Binds the live blocks that the script names and that are not bound. */
 void ebb__names_bind(struct replay *replay, struct prepared_script *current);
-/* The script's persistent block that is this one in the process. EBB_SCRIPT_NONE: none. */
-uint32_t ebb__names_persistent(const struct prepared_script *prepared, uint64_t serial,
-                               uint64_t size_bytes);
-
 /* clock.c */
 /* Positions passed in one step: `count` of them from `first` on, in `current`. The blocks due there
  * must be awaited. */
@@ -187,8 +175,6 @@ void ebb__clock_changed(struct replay *replay, const struct block *block);
 /* `block` ends: removes its binding. Its script_block must be known. */
 void ebb__clock_unbind(const struct replay *replay, struct prepared_script *current,
                        const struct block *block);
-/* The index into the allocs of `script` of the first one of at least `size_bytes`. */
-uint32_t ebb__clock_first_alloc(const struct ebb_script *script, uint64_t size_bytes);
 /* The script's block that an allocation of `size_bytes` would match if it were the next event.
  * EBB_SCRIPT_NONE: none. Only while a script is replayed. */
 uint32_t ebb__clock_foresee(const struct replay *replay, uint64_t size_bytes);
@@ -246,8 +232,6 @@ void ebb__clock_come_back(struct replay *replay, const struct prepared_script *c
  * zero before. No lock. */
 size_t ebb__placement_table_words(const struct replay *replay, const struct ebb_script *script);
 void ebb__placement_prepare(struct prepared_script *prepared, uint32_t *words);
-/* The position before which the static placement of `script` holds the fewest bytes. */
-uint32_t ebb__placement_least(const struct ebb_script *script);
 /* The planned block of an allocation of `bytes` at this moment, at its planned address. It is in
  * state EMPTY, without pages. NULL: no plan, or the address is taken. */
 struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alignment);

@@ -68,7 +68,7 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     prepared->in_clock = memory + 3 * absences;
     prepared->names.by_serial = memory + 4 * absences;
     memory = prepared->names.by_serial + persistent;
-    ebb__names_prepare(prepared);
+    ebb__names_prepare(&prepared->names, script);
     if (matcher->prepare)
         matcher->prepare(prepared, memory);
     if (placement_words)
@@ -101,18 +101,6 @@ void ebb__replay_forked(struct replay *replay)
     replay->script_count = 0;
 }
 
-/* Are both plans for the same iteration? */
-static bool same_template(const struct ebb_script *a, const struct ebb_script *b)
-{
-    if (a->clock_count != b->clock_count || a->alloc_count != b->alloc_count)
-        return false;
-    const struct ebb_script_event *left = ebb__script_events(a), *right = ebb__script_events(b);
-    for (uint32_t i = 0; i < a->clock_count; i++)
-        if (left[i].kind != right[i].kind || left[i].size_bytes != right[i].size_bytes)
-            return false;
-    return true;
-}
-
 /* The script that a new one replaces: one of the same iteration. If there are too many, it is the
  * one that was in force least recently. script_count: none. */
 static uint32_t replaced_by(const struct replay *replay, const struct prepared_script *prepared)
@@ -120,7 +108,7 @@ static uint32_t replaced_by(const struct replay *replay, const struct prepared_s
     uint32_t oldest = replay->script_count;
     for (uint32_t i = 0; i < replay->script_count; i++) {
         const struct prepared_script *known = &replay->scripts[i];
-        if (same_template(known->script, prepared->script))
+        if (ebb__template_same(known->script, prepared->script))
             return i;
         if (known != replay->current &&
             (oldest == replay->script_count || known->used < replay->scripts[oldest].used))
@@ -178,10 +166,10 @@ static bool defer(struct replay *replay, const struct prepared_script *prepared)
 {
     const struct prepared_script *current = replay->current;
     if (!current || !current->matcher->is_ordered || prepared->matcher->starts_at_once ||
-        !same_template(current->script, prepared->script))
+        !ebb__template_same(current->script, prepared->script))
         return false;
     replay->awaited = *prepared;
-    replay->awaited_at = ebb__placement_least(current->script);
+    replay->awaited_at = ebb__template_least_placed(current->script);
     if (replay->addresses->placement.load_bytes == 0)
         ebb__replay_take_over(replay);
     return true;
@@ -196,7 +184,7 @@ enum ebb_status ebb__replay_set_script(struct replay *replay, const struct ebb_s
     if (!ebb__replay_prepare(replay, &prepared, script))
         return EBB_ERR_MEMORY;
     pthread_mutex_lock(&replay->core->lock);
-    if (replay->awaited.script && !same_template(replay->awaited.script, script))
+    if (replay->awaited.script && !ebb__template_same(replay->awaited.script, script))
         ebb__replay_take_over(replay);
     forget_awaited(replay);
     if (!defer(replay, &prepared)) {

@@ -72,7 +72,7 @@ static uint32_t open_alloc(const struct prepared_script *current, uint64_t size_
     const struct ebb_script *script = current->script;
     const struct ebb_script_event *events = ebb__script_events(script);
     const uint32_t *allocs = ebb__script_allocs(script);
-    uint32_t first = ebb__clock_first_alloc(script, size_bytes);
+    uint32_t first = ebb__template_first_alloc(script, size_bytes);
     if (first == script->alloc_count || events[allocs[first]].size_bytes != size_bytes)
         return EBB_SCRIPT_NONE;
     uint32_t *cursor = &current->unordered.cursors[first];

@@ -5,19 +5,20 @@
  * neither get the ring nor send messages. The parent may also be slow, or stopped. The process
  * waits as long as the parent lives: without it, the process would hold memory that no budget
  * counts. The parent's death ends the wait, since its sockets hang up. */
-#include "shim.h"
+#include "join.h"
 
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/tuning.h"
 #include "device/os.h"
-#include "runtime/protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -32,7 +33,7 @@ static bool leads_to_parent(int descriptor, struct ucred *peer)
 {
     socklen_t bytes = sizeof *peer;
     return getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, peer, &bytes) == 0 &&
-           (peer->pid == 0 || peer->pid == ebb__shim_settings.parent_id);
+           (peer->pid == 0 || peer->pid == ebb__join_settings.parent_id);
 }
 
 static bool is_inherited_socket(int descriptor)
@@ -40,7 +41,7 @@ static bool is_inherited_socket(int descriptor)
     struct stat status;
     struct ucred peer;
     return ebb__os_status(descriptor, &status) == 0 && S_ISSOCK(status.st_mode) &&
-           (unsigned long long)status.st_ino == ebb__shim_settings.inode &&
+           (unsigned long long)status.st_ino == ebb__join_settings.inode &&
            leads_to_parent(descriptor, &peer);
 }
 
@@ -49,21 +50,21 @@ static bool is_inherited_socket(int descriptor)
 static int reach_parent(bool *ours)
 {
     *ours = false;
-    if (is_inherited_socket(ebb__shim_settings.inherited))
-        return ebb__shim_settings.inherited;
+    if (is_inherited_socket(ebb__join_settings.inherited))
+        return ebb__join_settings.inherited;
     int descriptor = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (descriptor < 0)
         return -1;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = strlen(ebb__shim_settings.parent_name);
-    memcpy(address.sun_path + 1, ebb__shim_settings.parent_name, length);
+    size_t length = strlen(ebb__join_settings.parent_name);
+    memcpy(address.sun_path + 1, ebb__join_settings.parent_name, length);
     socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
     struct ucred peer;
     int failed;
     do /* retry an interrupted call: it has had no effect */
         failed = connect(descriptor, (struct sockaddr *)&address, bytes);
     while (failed && errno == EINTR);
-    if (failed || !leads_to_parent(descriptor, &peer) || peer.uid != ebb__shim_settings.user_id) {
+    if (failed || !leads_to_parent(descriptor, &peer) || peer.uid != ebb__join_settings.user_id) {
         close(descriptor);
         return -1;
     }
@@ -92,15 +93,21 @@ static struct ebb_ring *make_ring(int *memory)
 }
 
 /* Sends the hello. Retries if too many descriptors are in flight. */
-static bool send_hello(int parent, const int descriptors[2])
+static bool send_hello(const struct ebb_join_introduction *introduction, int parent,
+                       const int descriptors[2])
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     struct ebb_message hello = {
         .kind = EBB_MESSAGE_HELLO,
+        .value = introduction->kind,
+        .limit_bytes = introduction->device_bytes,
         .process_id = (uint32_t)getpid(),
         .parent_process_id = (uint32_t)getppid(),
-        .secret = {ebb__shim_settings.secret[0], ebb__shim_settings.secret[1]}};
-    prctl(PR_GET_NAME, hello.text);
+        .secret = {ebb__join_settings.secret[0], ebb__join_settings.secret[1]}};
+    if (introduction->text)
+        snprintf(hello.text, sizeof hello.text, "%s", introduction->text);
+    else
+        prctl(PR_GET_NAME, hello.text);
     while (!ebb__message_send(parent, &hello, descriptors, 2, 0)) {
         if (errno != ETOOMANYREFS)
             return false;
@@ -145,7 +152,7 @@ static void take_tuning(int channel, struct ebb_message *welcome)
 }
 
 /* Waits for the answer without a limit. Returns false if the parent is gone. */
-static bool be_welcomed(struct ebb_shim_parent *parent)
+static bool be_welcomed(struct ebb_join_parent *parent)
 {
     struct ebb_message welcome;
     int came[EBB_MESSAGE_DESCRIPTORS], got = 0;
@@ -171,18 +178,19 @@ static bool be_welcomed(struct ebb_shim_parent *parent)
     return parent->ledger != NULL;
 }
 
-static bool say_hello(struct ebb_shim_parent *parent)
+static bool say_hello(const struct ebb_join_introduction *introduction,
+                      struct ebb_join_parent *parent)
 {
     int memory, pair[2];
     bool ours, good = false;
-    *parent = (struct ebb_shim_parent){.channel = -1};
+    *parent = (struct ebb_join_parent){.channel = -1};
     int door = reach_parent(&ours);
     if (door < 0)
         return false;
     parent->ring = make_ring(&memory);
     if (parent->ring) {
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
-            good = send_hello(door, (int[]){pair[1], memory});
+            good = send_hello(introduction, door, (int[]){pair[1], memory});
             close(pair[1]);
             parent->channel = ebb__descriptor_high(pair[0]);
         }
@@ -190,23 +198,22 @@ static bool say_hello(struct ebb_shim_parent *parent)
     }
     if (ours)
         close(door);
-    if (good && be_welcomed(parent)) {
-        ebb__shim_protect(parent->channel);
+    if (good && be_welcomed(parent))
         return true;
-    }
     if (parent->channel >= 0)
         close(parent->channel);
     if (parent->ring)
         munmap(parent->ring, ebb__ring_bytes(EBB_RING_EVENTS));
-    *parent = (struct ebb_shim_parent){.channel = -1};
+    *parent = (struct ebb_join_parent){.channel = -1};
     return false;
 }
 
-bool ebb__shim_say_hello(struct ebb_shim_parent *parent)
+bool ebb__join_hello(const struct ebb_join_introduction *introduction,
+                     struct ebb_join_parent *parent)
 {
     int before, saved = errno;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    bool good = say_hello(parent);
+    bool good = say_hello(introduction, parent);
     pthread_setcancelstate(before, NULL);
     errno = saved;
     return good;

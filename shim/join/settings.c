@@ -1,18 +1,16 @@
 /* Reads EBB_RUN (runtime/protocol.h): the parent's address, and its options for this process. */
-#include "shim.h"
-
-#include "runtime/protocol.h"
+#include "join.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-struct ebb_shim_settings ebb__shim_settings;
+struct ebb_join_settings ebb__join_settings;
 
-bool ebb__shim_read_settings(void)
+bool ebb__join_read_settings(void)
 {
     const char *text = getenv(EBB_PROTOCOL_ENV);
-    struct ebb_shim_settings *settings = &ebb__shim_settings;
+    struct ebb_join_settings *settings = &ebb__join_settings;
     int consumed = 0;
     unsigned long long threshold;
     if (!text ||
@@ -27,8 +25,8 @@ bool ebb__shim_read_settings(void)
     return true;
 }
 
-bool ebb__shim_is_hello(int descriptor, unsigned long long inode, unsigned mode)
+bool ebb__join_is_hello(int descriptor, unsigned long long inode, unsigned mode)
 {
-    return descriptor == ebb__shim_settings.inherited && inode == ebb__shim_settings.inode &&
+    return descriptor == ebb__join_settings.inherited && inode == ebb__join_settings.inode &&
            S_ISSOCK(mode);
 }

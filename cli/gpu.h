@@ -1,0 +1,39 @@
+/* Whether this machine has a GPU on which Ebb can keep a budget, and so which library `ebb run` and
+ * `ebb record` preload. */
+#ifndef EBB_CLI_GPU_H
+#define EBB_CLI_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ebb_device_choice {
+    EBB_CHOOSE_AUTO, /* the GPU if there is one, else the host */
+    EBB_CHOOSE_CPU,
+    EBB_CHOOSE_CUDA,
+};
+
+struct ebb_gpu {
+    uint32_t is_usable; /* a budget can be kept on it */
+    int32_t count;      /* devices that the program will see */
+    int32_t version;    /* of the driver: 13000 is 13.0; 0: no driver */
+    int32_t has_managed_access;
+    uint64_t bytes; /* memory of the first device; of its instance, if it is divided (MIG) */
+    char name[128]; /* of the first device */
+    char why[200];  /* why it is not usable: one line */
+};
+
+/* Asks the driver, in a process of its own: the driver stays out of this one. Takes as long as the
+ * driver's start, 20 s at most. Never fails: gpu->why tells. */
+void ebb__gpu_look(struct ebb_gpu *gpu);
+
+/* Reads `auto`, `cpu` or `cuda`. */
+bool ebb__gpu_choice(const char *text, enum ebb_device_choice *choice);
+
+/* What to preload: *is_cuda. Fills *gpu unless the choice is the CPU. Prints one line if the choice
+ * cannot be had, and returns false. Under `auto`, a GPU that is there but not usable is told of
+ * (unless `quiet`), and the host is managed. */
+bool ebb__gpu_decide(const char *command, enum ebb_device_choice choice, bool quiet,
+                     struct ebb_gpu *gpu, bool *is_cuda);
+
+#endif

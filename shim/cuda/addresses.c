@@ -1,0 +1,121 @@
+/* What a program asks about its addresses. A block is part of a large managed allocation of the
+ * engine's. To the program it is what it would be without Ebb: device memory of its own size. */
+#include "door.h"
+#include "engines.h"
+
+#include <string.h>
+
+/* An address of a block, with what is asked about it. */
+struct block {
+    CUdeviceptr base;
+    size_t bytes;
+    CUdevice device;
+};
+
+static bool find_block(CUdeviceptr address, struct block *block)
+{
+    block->device = ebb__engines_owner(address);
+    struct ebb_cuda *engine = ebb__engines_at(block->device);
+    return engine && ebb__cuda_range(engine, address, &block->base, &block->bytes);
+}
+
+CUresult ebb__door_address_range(__typeof__(cuMemGetAddressRange_v2) *next, CUstream stream,
+                                 CUdeviceptr *a, size_t *b, CUdeviceptr c)
+{
+    (void)stream;
+    struct block block;
+    if (ebb__engines_owner(c) < 0)
+        return next(a, b, c);
+    if (!find_block(c, &block))
+        return CUDA_ERROR_NOT_FOUND;
+    if (a)
+        *a = block.base;
+    if (b)
+        *b = block.bytes;
+    return CUDA_SUCCESS;
+}
+
+#define WRITE(type, what)                                                                          \
+    do {                                                                                           \
+        const type value = (type)(what);                                                           \
+        memcpy(data, &value, sizeof value);                                                        \
+    } while (0)
+
+/* An attribute that differs from that of the engine's allocation. True: *data is set. */
+static bool answer(const struct block *block, CUpointer_attribute attribute, void *data)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        WRITE(unsigned, CU_MEMORYTYPE_DEVICE);
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        WRITE(unsigned long long, block->base | 1ull << 63); /* no number of the driver's */
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        WRITE(unsigned char, 0); /* the driver writes one byte for a truth value */
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        WRITE(int, block->device);
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        WRITE(CUdeviceptr, block->base);
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        WRITE(size_t, block->bytes);
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        WRITE(unsigned long long, 0);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        WRITE(CUmemoryPool, NULL);
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult ebb__door_attribute(__typeof__(cuPointerGetAttribute) *next, CUstream stream, void *a,
+                             CUpointer_attribute b, CUdeviceptr c)
+{
+    (void)stream;
+    struct block block;
+    if (!a || !find_block(c, &block))
+        return next(a, b, c);
+    if (b == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+        return CUDA_ERROR_INVALID_VALUE; /* device memory has none */
+    return answer(&block, b, a) ? CUDA_SUCCESS : next(a, b, c);
+}
+
+/* The call for several attributes writes zeros for those that do not apply. */
+CUresult ebb__door_attributes(__typeof__(cuPointerGetAttributes) *next, CUstream stream, unsigned a,
+                              CUpointer_attribute *b, void **c, CUdeviceptr d)
+{
+    (void)stream;
+    struct block block;
+    CUresult result = next(a, b, c, d);
+    if (result != CUDA_SUCCESS || !find_block(d, &block))
+        return result;
+    for (unsigned i = 0; i < a; i++)
+        if (b[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+            *(void **)c[i] = NULL;
+        else
+            answer(&block, b[i], c[i]);
+    return result;
+}
+
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: another device will access the memory by itself. */
+CUresult ebb__door_set_attribute(__typeof__(cuPointerSetAttribute) *next, CUstream stream,
+                                 const void *a, CUpointer_attribute b, CUdeviceptr c)
+{
+    (void)stream;
+    struct block block;
+    if (find_block(c, &block))
+        ebb__cuda_keep(ebb__engines_at(block.device), block.base, block.bytes);
+    return next(a, b, c);
+}

@@ -1,0 +1,64 @@
+/* Memory that others would reach by themselves: other processes, other devices, network cards. A
+ * block that moves cannot be shared that way, and one that was allocated as a block cannot become
+ * the driver's later. So the library offers none of it, as a driver does where a device cannot:
+ * programs have another way, and take it. `ebb run` tells NCCL the same by its environment. Memory
+ * that a program maps itself (cuMemCreate) is the driver's, and can be exported as always. */
+#include "door.h"
+
+#include "attach.h"
+#include "engines.h"
+
+static void tell(void)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&told))
+        ebb__attach_warn(NULL, "the program shares device memory with another process or device: "
+                               "not possible with blocks that Ebb moves");
+}
+
+CUresult ebb__door_ipc_handle(__typeof__(cuIpcGetMemHandle) *next, CUstream stream,
+                              CUipcMemHandle *a, CUdeviceptr b)
+{
+    (void)stream;
+    if (ebb__engines_owner(b) < 0)
+        return next(a, b);
+    tell();
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult ebb__door_range_handle(__typeof__(cuMemGetHandleForAddressRange) *next, CUstream stream,
+                                void *a, CUdeviceptr b, size_t c, int d, unsigned long long e)
+{
+    (void)stream;
+    if (ebb__engines_owner(b) < 0)
+        return next(a, b, c, d, e);
+    tell();
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult ebb__door_can_access_peer(__typeof__(cuDeviceCanAccessPeer) *next, CUstream stream, int *a,
+                                   CUdevice b, CUdevice c)
+{
+    (void)stream;
+    CUresult result = next(a, b, c);
+    if (result == CUDA_SUCCESS)
+        *a = 0;
+    return result;
+}
+
+CUresult ebb__door_peer_attribute(__typeof__(cuDeviceGetP2PAttribute) *next, CUstream stream,
+                                  int *a, CUdevice_P2PAttribute b, CUdevice c, CUdevice d)
+{
+    (void)stream;
+    CUresult result = next(a, b, c, d);
+    if (result == CUDA_SUCCESS && b != CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
+        *a = 0;
+    return result;
+}
+
+CUresult ebb__door_enable_peer(__typeof__(cuCtxEnablePeerAccess) *next, CUstream stream,
+                               CUcontext a, unsigned b)
+{
+    (void)stream, (void)next, (void)a, (void)b;
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}

@@ -1,0 +1,133 @@
+/* Allocations. Those in a device's primary context are the engine's. README.md lists what remains
+ * the driver's. */
+#include "door.h"
+#include "engines.h"
+#include "job.h"
+
+#define PITCH_BYTES 512 /* as the driver's own pitches on all devices of the last ten years */
+
+CUresult ebb__door_alloc(__typeof__(cuMemAlloc_v2) *next, CUstream stream, CUdeviceptr *a, size_t b)
+{
+    (void)stream;
+    struct ebb_cuda *engine = a && b ? ebb__engines_here() : NULL;
+    return engine ? ebb__engines_alloc(engine, b, EBB_CUDA_NO_STREAM, a) : next(a, b);
+}
+
+CUresult ebb__door_alloc_pitch(__typeof__(cuMemAllocPitch_v2) *next, CUstream stream,
+                               CUdeviceptr *a, size_t *b, size_t c, size_t d, unsigned e)
+{
+    (void)stream;
+    bool is_valid = a && b && c && d && c < SIZE_MAX - PITCH_BYTES && (e == 4 || e == 8 || e == 16);
+    size_t pitch = (c + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, bytes;
+    struct ebb_cuda *engine =
+        is_valid && !__builtin_mul_overflow(pitch, d, &bytes) ? ebb__engines_here() : NULL;
+    if (!engine)
+        return next(a, b, c, d, e);
+    CUresult result = ebb__engines_alloc(engine, bytes, EBB_CUDA_NO_STREAM, a);
+    if (result == CUDA_SUCCESS)
+        *b = pitch;
+    return result;
+}
+
+CUresult ebb__door_alloc_async(__typeof__(cuMemAllocAsync) *next, CUstream stream, CUdeviceptr *a,
+                               size_t b, CUstream c)
+{
+    CUstream on = ebb__job_stream(stream, c);
+    struct ebb_cuda *engine = NULL;
+    if (a && b && !ebb__stream_is_captured(on) && !ebb__engines_pool_is_foreign())
+        engine = ebb__engines_here();
+    return engine ? ebb__engines_alloc(engine, b, on, a) : next(a, b, c);
+}
+
+CUresult ebb__door_alloc_from_pool(__typeof__(cuMemAllocFromPoolAsync) *next, CUstream stream,
+                                   CUdeviceptr *a, size_t b, CUmemoryPool c, CUstream d)
+{
+    CUstream on = ebb__job_stream(stream, d);
+    struct ebb_cuda *engine = NULL;
+    if (a && b && !ebb__stream_is_captured(on))
+        engine = ebb__engines_of_pool(c);
+    return engine ? ebb__engines_alloc(engine, b, on, a) : next(a, b, c, d);
+}
+
+static CUresult free_block(int owner, CUdeviceptr address, CUstream stream)
+{
+    struct ebb_cuda *engine = ebb__engines_at(owner);
+    return engine && ebb__cuda_free(engine, address, stream) ? CUDA_SUCCESS
+                                                             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult ebb__door_free(__typeof__(cuMemFree_v2) *next, CUstream stream, CUdeviceptr a)
+{
+    (void)stream;
+    int owner = ebb__engines_owner(a);
+    return owner >= 0 ? free_block(owner, a, EBB_CUDA_NO_STREAM) : next(a);
+}
+
+CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream, CUdeviceptr a,
+                              CUstream b)
+{
+    CUstream on = ebb__job_stream(stream, b);
+    int owner = ebb__engines_owner(a);
+    return owner >= 0 && !ebb__stream_is_captured(on) ? free_block(owner, a, on) : next(a, b);
+}
+
+CUresult ebb__door_memory_info(__typeof__(cuMemGetInfo_v2) *next, CUstream stream, size_t *a,
+                               size_t *b)
+{
+    (void)stream;
+    struct ebb_cuda *engine = a && b ? ebb__engines_here() : NULL;
+    if (!engine)
+        return next(a, b);
+    ebb__cuda_memory(engine, a, b);
+    return CUDA_SUCCESS;
+}
+
+CUresult ebb__door_set_device_pool(__typeof__(cuDeviceSetMemPool) *next, CUstream stream,
+                                   CUdevice a, CUmemoryPool b)
+{
+    (void)stream;
+    CUresult result = next(a, b);
+    if (result == CUDA_SUCCESS)
+        ebb__engines_set_pool(a, b);
+    return result;
+}
+
+CUresult ebb__door_set_pool(__typeof__(cuMemSetMemPool) *next, CUstream stream, CUmemLocation *a,
+                            CUmemAllocationType b, CUmemoryPool c)
+{
+    (void)stream;
+    CUresult result = next(a, b, c);
+    if (result == CUDA_SUCCESS && a->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        ebb__engines_set_pool(a->id, c);
+    return result;
+}
+
+/* The program may not move blocks itself. The driver refuses this for memory that is not managed,
+ * and to the program, blocks are not. */
+CUresult ebb__door_advise(__typeof__(cuMemAdvise) *next, CUstream stream, CUdeviceptr a, size_t b,
+                          CUmem_advise c, CUdevice d)
+{
+    (void)stream;
+    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d);
+}
+
+CUresult ebb__door_advise_at(__typeof__(cuMemAdvise_v2) *next, CUstream stream, CUdeviceptr a,
+                             size_t b, CUmem_advise c, CUmemLocation d)
+{
+    (void)stream;
+    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d);
+}
+
+CUresult ebb__door_prefetch(__typeof__(cuMemPrefetchAsync) *next, CUstream stream, CUdeviceptr a,
+                            size_t b, CUdevice c, CUstream d)
+{
+    (void)stream;
+    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d);
+}
+
+CUresult ebb__door_prefetch_to(__typeof__(cuMemPrefetchAsync_v2) *next, CUstream stream,
+                               CUdeviceptr a, size_t b, CUmemLocation c, unsigned d, CUstream e)
+{
+    (void)stream;
+    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d, e);
+}

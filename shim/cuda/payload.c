@@ -1,0 +1,51 @@
+/* The scan happens when the copy is queued. Page-locked memory may change before the copy runs, and
+ * a copy that belongs to a graph reads it anew at each launch. What is missed that way costs time,
+ * never correctness: the driver serves accesses that nobody announced. */
+#include "payload.h"
+
+#include <string.h>
+
+/* Tables of pointers are short. 64 KiB, 8,192 pointers, take about 4 us; the copy itself takes more
+ * (bench/cuda_launch.c). */
+#define MOST_BYTES ((size_t)64 << 10)
+
+static void reach(CUdeviceptr to, CUdeviceptr pointer)
+{
+    int owner = ebb__engines_owner(pointer);
+    struct ebb_cuda *engine = ebb__engines_at(owner);
+    CUdeviceptr base;
+    size_t bytes;
+    if (!engine || !ebb__cuda_range(engine, pointer, &base, &bytes) ||
+        to - base < bytes) /* it points into the block that holds the table */
+        return;
+    ebb__cuda_reach(engine, pointer);
+}
+
+/* The driver knows page-locked memory and memory of devices. Other memory is the program's own. */
+static bool is_host(CUdeviceptr address)
+{
+    unsigned type = 0;
+    return ebb__real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+               CUDA_SUCCESS ||
+           type == CU_MEMORYTYPE_HOST;
+}
+
+void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    if (bytes < sizeof(CUdeviceptr) || bytes > MOST_BYTES || ebb__engines_owner(to) < 0 || !from ||
+        ebb__engines_may_own(from) || !is_host(from))
+        return;
+    const char *at = (const char *)(uintptr_t)from;
+    for (size_t i = (0 - (uintptr_t)from) & 7; i + sizeof(CUdeviceptr) <= bytes; i += 8) {
+        CUdeviceptr value;
+        memcpy(&value, at + i, sizeof value);
+        if (ebb__engines_may_own(value))
+            reach(to, value);
+    }
+}
+
+/* Programs may pass a device's address as the host's: the driver takes the real kind of memory. */
+void ebb__payload_scan(CUdeviceptr to, const void *from, size_t bytes)
+{
+    ebb__payload_scan_unified(to, (CUdeviceptr)(uintptr_t)from, bytes);
+}

@@ -1,0 +1,398 @@
+/* Blocks come and go. */
+#include "cuda/internal.h"
+
+#include "base/tuning.h"
+
+#include <time.h>
+
+#define STEP_BYTES ((uint64_t)4 << 30) /* of addresses; a larger block has a region of its own */
+#define RETRY_NS 200000u
+
+/* ---- units ----------------------------------------------------------------------------------- */
+
+static uint32_t units_of(uint64_t bytes)
+{
+    return (uint32_t)((bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES);
+}
+
+/* A region of `count` units at least. CUDA_NO_UNIT: no addresses. */
+static uint32_t reserve(struct ebb_cuda *engine, uint64_t count)
+{
+    uint64_t bytes = count * EBB_CUDA_UNIT_BYTES;
+    CUdeviceptr first = 0;
+    struct cuda_visit visit = ebb__streams_enter(&engine->streams);
+    uint32_t unit = CUDA_NO_UNIT;
+    if (engine->backing->ops->reserve(engine->backing, bytes, &first) == CUDA_SUCCESS) {
+        unit = ebb__table_add(&engine->table, first, bytes);
+        if (unit == CUDA_NO_UNIT)
+            engine->backing->ops->release(engine->backing, first, bytes);
+    }
+    ebb__streams_leave(&engine->streams, visit);
+    if (unit != CUDA_NO_UNIT && engine->table.region_count == 1)
+        atomic_store(&engine->config.ring->counters.arena_first, first);
+    if (unit != CUDA_NO_UNIT)
+        atomic_store(&engine->config.ring->counters.arena_last, first + bytes);
+    return unit;
+}
+
+static uint32_t take_bare(struct ebb_cuda *engine, uint32_t count, uint32_t stream,
+                          struct cuda_passages *before)
+{
+    uint32_t unit = ebb__pool_take(&engine->pool, count, false, stream, before);
+    if (unit != CUDA_NO_UNIT)
+        return unit;
+    uint64_t step = STEP_BYTES / EBB_CUDA_UNIT_BYTES;
+    uint64_t wanted = count > step ? count : step;
+    uint32_t first = reserve(engine, wanted);
+    if (first == CUDA_NO_UNIT && wanted > count)
+        first = reserve(engine, wanted = count);
+    if (first == CUDA_NO_UNIT)
+        return CUDA_NO_UNIT;
+    ebb__pool_add(&engine->pool, first, (uint32_t)wanted);
+    return ebb__pool_take(&engine->pool, count, false, stream, before);
+}
+
+static bool populate(struct ebb_cuda *engine, uint32_t first, uint32_t count, uint64_t *number,
+                     uint32_t *arrival)
+{
+    struct cuda_move move = {.kind = CUDA_MOVE_POPULATE, .first = first, .count = count};
+    if (!ebb__mover_has_room(engine->mover, 1))
+        return false;
+    *number = ebb__mover_add(engine->mover, &move, arrival);
+    return true;
+}
+
+struct taken {
+    uint32_t first, count, arrival;
+    uint64_t move;
+    bool is_placed;
+    struct cuda_passages before;
+};
+
+/* The planned address of the allocation that comes now. False: it has none, or it is not free. */
+static bool take_planned(struct ebb_cuda *engine, uint64_t bytes, struct taken *taken)
+{
+    struct ebb_counters *counters = &engine->config.ring->counters;
+    struct cuda_pool *pool = &engine->pool;
+    uint64_t area_bytes = 0;
+    uint64_t place = ebb__follow_place(engine->follow, bytes, &area_bytes);
+    uint32_t bare = 0;
+    if (place == EBB_SCRIPT_NO_PLACE)
+        return false;
+    uint64_t first = place / EBB_CUDA_UNIT_BYTES;
+    bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && area_bytes < (uint64_t)1 << 46;
+    if (fits && units_of(area_bytes) > pool->area_count) {
+        uint32_t region = reserve(engine, units_of(area_bytes));
+        if (region != CUDA_NO_UNIT)
+            ebb__pool_set_area(pool, region, units_of(area_bytes));
+    }
+    fits = fits && first + taken->count <= pool->area_count;
+    taken->first = pool->area_first + (uint32_t)first;
+    if (fits &&
+        ebb__room_make(&engine->room, ebb__pool_bare_at(pool, taken->first, taken->count)) &&
+        ebb__pool_take_at(pool, taken->first, taken->count, &bare, &taken->before)) {
+        /* If this fails, the bytes are used where the driver has them. */
+        if (bare)
+            populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
+        atomic_fetch_add(&counters->placement_blocks, 1);
+        return taken->is_placed = true;
+    }
+    atomic_fetch_add(&counters->placement_misses, 1);
+    return false;
+}
+
+/* Units for a block or a slab. False: there is no room now. */
+static bool take_units(struct ebb_cuda *engine, uint32_t stream, struct taken *taken)
+{
+    taken->first = ebb__pool_take(&engine->pool, taken->count, true, stream, &taken->before);
+    if (taken->first != CUDA_NO_UNIT)
+        return true;
+    if (!ebb__room_make(&engine->room, taken->count) || !ebb__mover_has_room(engine->mover, 1))
+        return false;
+    taken->first = take_bare(engine, taken->count, stream, &taken->before);
+    return taken->first != CUDA_NO_UNIT &&
+           populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The stream that allocates waits itself, and others follow it. Without one, all streams wait: a
+ * kernel may use the block although nobody announces it. */
+static void order(struct ebb_cuda *engine, uint32_t stream, const struct cuda_passages *before)
+{
+    if (before->count &&
+        (stream == CUDA_NO_STREAM || !ebb__passages_await(&engine->streams, stream, before)))
+        ebb__passages_join(&engine->streams.owed, &engine->streams, before);
+}
+
+static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)
+{
+    uint32_t block = ebb__slabs_take(&engine->slabs, bytes, stream);
+    if (block)
+        return block;
+    struct taken taken = {.count = 1};
+    if (!take_units(engine, stream, &taken))
+        return CUDA_NO_BLOCK;
+    if (!ebb__slabs_add(&engine->slabs, bytes, taken.first, taken.arrival, &taken.before)) {
+        ebb__pool_give(&engine->pool, taken.first, 1, true, &taken.before);
+        return CUDA_NO_BLOCK;
+    }
+    return ebb__slabs_take(&engine->slabs, bytes, stream);
+}
+
+static uint32_t alloc_large(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)
+{
+    struct taken taken = {.count = units_of(bytes)};
+    uint32_t block = ebb__table_take(&engine->table);
+    if (!block)
+        return CUDA_NO_BLOCK;
+    if (!take_planned(engine, bytes, &taken) && !take_units(engine, stream, &taken)) {
+        ebb__table_give(&engine->table, block);
+        return CUDA_NO_BLOCK;
+    }
+    struct cuda_block *entry = &engine->table.blocks[block];
+    entry->address = ebb__table_address(&engine->table, taken.first);
+    entry->serial = ++engine->newest_serial;
+    entry->first_unit = taken.first;
+    entry->unit_count = taken.count;
+    entry->state = CUDA_BLOCK_RESIDENT;
+    entry->arrival = taken.arrival;
+    entry->move = taken.move;
+    entry->before = taken.before;
+    entry->is_placed = taken.is_placed;
+    ebb__table_own(&engine->table, taken.first, taken.count, block);
+    ebb__table_use(&engine->table, block);
+    engine->live_units += taken.count;
+    return block;
+}
+
+static void count_live(struct ebb_cuda *engine)
+{
+    struct ebb_counters *counters = &engine->config.ring->counters;
+    uint64_t live = engine->live_units * EBB_CUDA_UNIT_BYTES + engine->slabs.live_bytes;
+    atomic_store_explicit(&counters->live_bytes, live, memory_order_relaxed);
+    if (live > atomic_load_explicit(&counters->peak_live_bytes, memory_order_relaxed))
+        atomic_store_explicit(&counters->peak_live_bytes, live, memory_order_relaxed);
+    atomic_store_explicit(&counters->small_bytes, engine->slabs.live_bytes, memory_order_relaxed);
+}
+
+static void note_alloc(struct ebb_cuda *engine, uint32_t block)
+{
+    struct cuda_block *entry = &engine->table.blocks[block];
+    atomic_fetch_add_explicit(&engine->config.ring->counters.allocations, 1, memory_order_relaxed);
+    count_live(engine);
+    if (entry->is_small)
+        return;
+    struct ebb_event event;
+    ebb__cuda_event(&event, entry, EBB_EVENT_ALLOC, 0);
+    ebb__clock_event(engine->clock, &event);
+    ebb__cuda_step(engine, EBB_EVENT_ALLOC, 0, block);
+    ebb__cuda_note_plan(engine);
+}
+
+static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
+                          CUdeviceptr *address)
+{
+    uint32_t index = CUDA_NO_STREAM;
+    engine->room.was_refused = false;
+    if (stream != EBB_CUDA_NO_STREAM)
+        index = ebb__streams_find(&engine->streams, stream, engine->order);
+    uint32_t block = bytes < CUDA_SMALL_BYTES ? alloc_small(engine, bytes, index)
+                                              : alloc_large(engine, bytes, index);
+    if (!block)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct cuda_block *entry = &engine->table.blocks[block];
+    entry->bytes = bytes;
+    order(engine, index, &entry->before);
+    *address = entry->address;
+    note_alloc(engine, block);
+    return CUDA_SUCCESS;
+}
+
+/* May memory become free without a call of this thread? */
+static bool can_change(const struct ebb_cuda *engine, size_t bytes)
+{
+    uint64_t held = atomic_load(&engine->config.ledger->held_bytes);
+    return bytes <= engine->room.card_bytes && !engine->room.is_host_full &&
+           (engine->open_works > 0 || engine->room.was_refused ||
+            ebb__mover_stuck_bytes(engine->mover) > 0 ||
+            held > ebb__mover_held_bytes(engine->mover));
+}
+
+/* Where nothing serves accesses to absent pages, the pages must be there now. */
+static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_NS / 4};
+    for (unsigned tries = 0; tries < 3; tries++) {
+        if (!ebb__cuda_lock(engine))
+            return false;
+        struct cuda_block *block = &engine->table.blocks[ebb__cuda_find(engine, address)];
+        uint32_t first = block->first_unit, count = block->unit_count;
+        if (block->is_small) {
+            first = engine->slabs.slabs[block->first_unit].unit;
+            count = 1;
+        }
+        bool is_over = !block->arrival || ebb__mover_is_over(engine->mover, block->arrival);
+        bool is_stray = is_over && ebb__mover_is_stray(engine->mover, first, count);
+        if (is_stray)
+            populate(engine, first, count, &block->move, &block->arrival);
+        uint32_t arrival = block->arrival;
+        ebb__cuda_unlock(engine);
+        if (is_over && !is_stray)
+            return true;
+        while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+            nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
+                         CUdeviceptr *address)
+{
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (bytes > EBB_EVENT_SIZE_LIMIT)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    const struct timespec pause = {.tv_nsec = RETRY_NS};
+    /* The last step before the error: other threads may end what they hold, captures end, other
+     * processes return memory. */
+    uint64_t tries = 1 + ebb__tuning()->cuda_patience_ns / 4 / RETRY_NS;
+    for (uint64_t i = 0; i < tries && result != CUDA_SUCCESS; i++) {
+        if (i > 0)
+            nanosleep(&pause, NULL);
+        if (!ebb__cuda_lock(engine))
+            return CUDA_ERROR_NOT_INITIALIZED;
+        result = try_alloc(engine, bytes, stream, address);
+        bool may_retry = can_change(engine, bytes);
+        ebb__cuda_unlock(engine);
+        if (!may_retry)
+            break;
+    }
+    if (result == CUDA_SUCCESS && !engine->backing->ops->can_evict && !is_there(engine, *address)) {
+        ebb__cuda_free(engine, *address, stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+/* ---- free ------------------------------------------------------------------------------------ */
+
+/* What must be over before the addresses are used again. */
+static struct cuda_passages work_before(struct ebb_cuda *engine, CUstream stream)
+{
+    struct cuda_streams *streams = &engine->streams;
+    if (stream != EBB_CUDA_NO_STREAM) {
+        uint32_t index = ebb__streams_find(streams, stream, engine->order);
+        if (index != CUDA_NO_STREAM) { /* the program has ordered all uses before this place */
+            struct cuda_passages own = {.count = 0};
+            ebb__streams_begin(streams, index, ++engine->order);
+            ebb__streams_end(streams, index);
+            ebb__passages_add(&own, streams, index, engine->order);
+            return own;
+        }
+    }
+    /* The driver would wait for the device here: any work may have used the block. With several
+     * streams, what is queued until now gets events, so that nothing later is waited for. */
+    if (streams->live_count > 1)
+        ebb__streams_mark_all(streams);
+    return ebb__passages_of_all(streams, engine->order);
+}
+
+static void free_units(struct ebb_cuda *engine, struct cuda_block *block,
+                       const struct cuda_passages *before)
+{
+    bool is_backed = block->state == CUDA_BLOCK_RESIDENT;
+    struct cuda_move forget = {
+        .kind = CUDA_MOVE_FORGET, .first = block->first_unit, .count = block->unit_count};
+    if (is_backed) {
+        if (block->arrival)
+            ebb__mover_kill(engine->mover, block->move);
+        ebb__table_leave(&engine->table, (uint32_t)(block - engine->table.blocks));
+    } else {
+        engine->room.absent_bytes -= block->unit_count * EBB_CUDA_UNIT_BYTES;
+        if (ebb__mover_has_room(engine->mover, 1) &&
+            ebb__passages_cover(&engine->streams, before, forget.events, CUDA_MOVE_EVENTS,
+                                &forget.event_count))
+            ebb__pool_destroy(&engine->pool, block->first_unit, block->unit_count,
+                              ebb__mover_add(engine->mover, &forget, NULL));
+    }
+    ebb__table_own(&engine->table, block->first_unit, block->unit_count, 0);
+    engine->live_units -= block->unit_count;
+    ebb__pool_give(&engine->pool, block->first_unit, block->unit_count, is_backed, before);
+}
+
+static void free_small(struct ebb_cuda *engine, uint32_t block, const struct cuda_passages *before)
+{
+    struct cuda_passages all;
+    uint32_t unit;
+    engine->table.blocks[block].uses = *before;
+    ebb__slabs_give(&engine->slabs, block, &unit, &all);
+    if (unit != CUDA_NO_UNIT)
+        ebb__pool_give(&engine->pool, unit, 1, true, &all);
+}
+
+static void free_large(struct ebb_cuda *engine, uint32_t block, const struct cuda_passages *before)
+{
+    struct cuda_block *entry = &engine->table.blocks[block];
+    struct ebb_event event;
+    ebb__cuda_event(&event, entry, EBB_EVENT_FREE, 0);
+    ebb__clock_event(engine->clock, &event);
+    free_units(engine, entry, before);
+    entry->state = CUDA_BLOCK_FREE; /* no action may move it any more */
+    ebb__cuda_step(engine, EBB_EVENT_FREE, 0, block);
+    ebb__cuda_note_plan(engine);
+    ebb__table_give(&engine->table, block);
+}
+
+bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream stream)
+{
+    if (!ebb__cuda_lock(engine))
+        return false;
+    uint32_t block = ebb__cuda_find(engine, address);
+    bool found = block && engine->table.blocks[block].address == address;
+    if (found) {
+        struct cuda_passages before = work_before(engine, stream);
+        ebb__passages_join(&before, &engine->streams, &engine->table.blocks[block].before);
+        if (engine->table.blocks[block].is_small)
+            free_small(engine, block, &before);
+        else
+            free_large(engine, block, &before);
+        count_live(engine);
+    }
+    ebb__cuda_unlock(engine);
+    return found;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool ebb__cuda_owns(const struct ebb_cuda *engine, CUdeviceptr address)
+{
+    return ebb__table_unit(&engine->table, address) != CUDA_NO_UNIT;
+}
+
+bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *base, size_t *bytes)
+{
+    if (!ebb__cuda_lock(engine))
+        return false;
+    uint32_t block = ebb__cuda_find(engine, address);
+    const struct cuda_block *entry = &engine->table.blocks[block];
+    bool found = block && address - entry->address < entry->bytes;
+    if (found) {
+        *base = entry->address;
+        *bytes = entry->bytes;
+    }
+    ebb__cuda_unlock(engine);
+    return found;
+}
+
+void ebb__cuda_memory(struct ebb_cuda *engine, size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = *total_bytes = 0;
+    if (!ebb__cuda_lock(engine))
+        return;
+    uint64_t live = engine->live_units * EBB_CUDA_UNIT_BYTES + engine->slabs.live_bytes;
+    *total_bytes = ebb__room_limit(&engine->room);
+    *free_bytes = *total_bytes > live ? *total_bytes - live : 0;
+    ebb__cuda_unlock(engine);
+}

@@ -1,0 +1,96 @@
+/* All parts of the engine together, for the files of its interface: engine.c, alloc.c, work.c,
+ * plan.c. */
+#ifndef EBB_CUDA_INTERNAL_H
+#define EBB_CUDA_INTERNAL_H
+
+#include "cuda/clock.h"
+#include "cuda/room.h"
+#include "cuda/slabs.h"
+
+#include <sys/types.h>
+
+#define CUDA_MOST_EVENTS_A_WORK 65536u
+
+enum cuda_news { /* what the person who runs the program is told once */
+                 CUDA_NEWS_HOST_FULL = 1,
+                 CUDA_NEWS_TOO_LARGE = 2,
+                 CUDA_NEWS_NO_WAITS = 4,
+                 CUDA_NEWS_STREAMS = 8,
+};
+
+struct cuda_scratch { /* for one work at a time */
+    struct ebb_event *events;
+    uint32_t *blocks;
+    uint32_t count;
+};
+
+struct cuda_held { /* blocks that a work holds beyond those that it can note itself */
+    uint32_t block, next;
+};
+
+struct ebb_cuda {
+    struct ebb_cuda_config config;
+    pthread_mutex_t lock;
+    _Atomic bool is_abandoned;
+    pid_t process;
+    struct cuda_table table;
+    struct cuda_streams streams;
+    struct cuda_pool pool;
+    struct cuda_slabs slabs;
+    struct cuda_room room;
+    struct ebb_cuda_backing *backing;
+    struct cuda_mover *mover;
+    struct ebb_cuda_follow *follow;
+    struct ebb_cuda_clock *clock;
+    struct cuda_scratch scratch;
+    struct cuda_held *held; /* entry 0 is unused */
+    uint32_t held_used, held_free;
+    uint64_t order, newest_serial;
+    uint64_t live_units, random;
+    uint32_t open_works; /* between begin and end */
+    uint32_t swept_arrival;
+    uint32_t news, told; /* bits of enum cuda_news */
+    uint64_t too_large_bytes;
+    struct cuda_plan {
+        enum ebb_observe observe;
+        bool has_script, was_planned, is_observing;
+        uint64_t laps;
+    } plan;
+};
+
+/* engine.c: around each call. False: the engine has been abandoned, or has been forked. */
+bool ebb__cuda_lock(struct ebb_cuda *engine);
+/* Also wakes the mover and tells news. */
+void ebb__cuda_unlock(struct ebb_cuda *engine);
+void ebb__cuda_news(struct ebb_cuda *engine, enum cuda_news news);
+/* The block at an address. CUDA_NO_BLOCK: none. */
+static inline uint32_t ebb__cuda_find(const struct ebb_cuda *engine, CUdeviceptr address)
+{
+    uint32_t unit = ebb__table_unit(&engine->table, address);
+    if (unit == CUDA_NO_UNIT)
+        return CUDA_NO_BLOCK;
+    uint32_t owner = atomic_load_explicit(&engine->table.owners[unit], memory_order_acquire);
+    if (owner & CUDA_SLAB_OWNER)
+        return ebb__slabs_find(&engine->slabs, owner & ~CUDA_SLAB_OWNER, address);
+    return owner;
+}
+uint64_t ebb__cuda_random(struct ebb_cuda *engine);
+/* `first_arrival`: for tests. Otherwise 1. */
+EBB_NODISCARD enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *config,
+                                                  uint32_t first_arrival, struct ebb_cuda **engine,
+                                                  struct ebb_error *error);
+
+/* plan.c: an event has its place in the launch order: what is due then is done. */
+void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint8_t access, uint32_t block);
+/* What is due for a block that no work holds any more. */
+void ebb__cuda_let_go(struct ebb_cuda *engine, uint32_t block);
+/* What has changed by that: marks, counters, whether accesses are observed. */
+void ebb__cuda_note_plan(struct ebb_cuda *engine);
+/* An event of a block, for the trace. */
+void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, uint8_t kind,
+                     uint8_t access);
+
+/* check.c: in builds with EBB_CHECK, what must hold between calls. */
+void ebb__cuda_check(const struct ebb_cuda *engine);
+
+#endif

@@ -1,0 +1,302 @@
+/* The mover's interface and its thread. */
+#include "cuda/mover_internal.h"
+
+#include "base/clock.h"
+#include "cuda/memory.h"
+
+#include <errno.h>
+
+#define LEAST_PAUSE_NS 20000u /* half of the fixed cost of a transfer (docs/results) */
+#define MOST_PAUSE_NS 200000u
+#define POLL_NS 300000u /* to look for work that is over costs a call of the driver a stream */
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count)
+{
+    pthread_mutex_lock(&mover->lock);
+    bool has = ebb__queue_reserve(&mover->in, count) && ebb__queue_reserve(&mover->out, count);
+    pthread_mutex_unlock(&mover->lock);
+    return has;
+}
+
+static void wake(struct cuda_mover *mover)
+{
+    mover->must_wake = true;
+    if (mover->is_asleep)
+        pthread_cond_signal(&mover->wake);
+}
+
+static uint32_t next_arrival(struct cuda_mover *mover)
+{
+    if (++mover->newest_arrival == 0) /* 0 means that there is none */
+        mover->newest_arrival = 1;
+    return mover->newest_arrival;
+}
+
+uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *request,
+                        uint32_t *arrival)
+{
+    struct cuda_move move = *request;
+    bool is_in = move.kind == CUDA_MOVE_POPULATE || move.kind == CUDA_MOVE_FETCH;
+    move.number = ++mover->newest_number;
+    move.after = 0;
+    for (uint32_t i = 0; i < move.count; i++) {
+        uint64_t *newest = &mover->unit_moves[move.first + i];
+        if (*newest > move.after)
+            move.after = *newest;
+        *newest = move.number;
+    }
+    pthread_mutex_lock(&mover->lock);
+    if (is_in)
+        *arrival = move.arrival = next_arrival(mover);
+    ebb__queue_push(is_in ? &mover->in : &mover->out, &move);
+    wake(mover);
+    pthread_mutex_unlock(&mover->lock);
+    return move.number;
+}
+
+void ebb__mover_kill(struct cuda_mover *mover, uint64_t number)
+{
+    pthread_mutex_lock(&mover->lock);
+    struct cuda_move *move = ebb__queue_find(&mover->in, number);
+    if (move)
+        move->is_dead = true;
+    pthread_mutex_unlock(&mover->lock);
+}
+
+void ebb__mover_wake(struct cuda_mover *mover)
+{
+    pthread_mutex_lock(&mover->lock);
+    wake(mover);
+    pthread_mutex_unlock(&mover->lock);
+}
+
+const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover)
+{
+    return &mover->outs_over;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival)
+{
+    return ebb__arrival_reached(atomic_load_explicit(mover->flag, memory_order_acquire), arrival);
+}
+
+uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover)
+{
+    return mover->newest_arrival;
+}
+
+bool ebb__mover_await(struct cuda_mover *mover, CUstream stream, uint32_t arrival)
+{
+    return mover->can_wait &&
+           mover->driver->cuStreamWaitValue32_v2(stream, mover->flag_on_device, arrival,
+                                                 CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
+}
+
+uint64_t ebb__mover_held_bytes(const struct cuda_mover *mover)
+{
+    return atomic_load_explicit(&mover->held_bytes, memory_order_relaxed);
+}
+
+uint64_t ebb__mover_stuck_bytes(const struct cuda_mover *mover)
+{
+    return atomic_load_explicit(&mover->stuck_bytes, memory_order_relaxed);
+}
+
+bool ebb__mover_has_strays(const struct cuda_mover *mover)
+{
+    return atomic_load_explicit(&mover->stray_units, memory_order_relaxed) > 0;
+}
+
+bool ebb__mover_is_stray(const struct cuda_mover *mover, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load_explicit(&mover->units[first + i].is_stray, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void sleep_for(struct cuda_mover *mover, uint64_t ns)
+{
+    uint64_t until = ebb__now_ns() + ns;
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
+                          .tv_nsec = (long)(until % 1000000000)};
+    pthread_mutex_lock(&mover->lock);
+    mover->is_asleep = true;
+    while (!mover->must_wake && !atomic_load(&mover->must_stop)) {
+        if (ns == UINT64_MAX)
+            pthread_cond_wait(&mover->wake, &mover->lock);
+        else if (pthread_cond_clockwait(&mover->wake, &mover->lock, CLOCK_MONOTONIC, &at) ==
+                 ETIMEDOUT)
+            break;
+    }
+    mover->must_wake = false;
+    mover->is_asleep = false;
+    pthread_mutex_unlock(&mover->lock);
+}
+
+static bool has_work(struct cuda_mover *mover)
+{
+    pthread_mutex_lock(&mover->lock);
+    bool has = mover->in.first < mover->in.last || mover->out.first < mover->out.last;
+    pthread_mutex_unlock(&mover->lock);
+    return has;
+}
+
+/* Which work is over, if the engine's lock is free. True: look again. */
+static bool look(struct cuda_mover *mover, uint64_t *looked_ns, bool was_pending)
+{
+    uint64_t now = ebb__now_ns();
+    if (now - *looked_ns < POLL_NS)
+        return was_pending;
+    if (pthread_mutex_trylock(mover->config.engine_lock) != 0)
+        return true;
+    bool pending = ebb__streams_poll(mover->config.streams);
+    pthread_mutex_unlock(mover->config.engine_lock);
+    *looked_ns = now;
+    return pending;
+}
+
+static void *run(void *context)
+{
+    struct cuda_mover *mover = context;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    uint64_t pause = LEAST_PAUSE_NS, looked_ns = 0, drain_ns;
+    bool is_pending = false;
+    mover->driver->cuCtxPushCurrent_v2(mover->config.engine->context);
+    if (mover->driver->cuThreadExchangeStreamCaptureMode)
+        mover->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    while (!atomic_load(&mover->must_stop)) {
+        bool did = ebb__mover_step_arrivals(mover);
+        did |= ebb__mover_step_out(mover);
+        did |= ebb__mover_step_in(mover);
+        is_pending = look(mover, &looked_ns, is_pending);
+        drain_ns = mover->config.clock ? ebb__clock_drain(mover->config.clock) : UINT64_MAX;
+        if (did) {
+            pause = LEAST_PAUSE_NS;
+            continue;
+        }
+        uint64_t ns = has_work(mover) ? pause : is_pending ? POLL_NS : UINT64_MAX;
+        sleep_for(mover, ns < drain_ns ? ns : drain_ns);
+        pause = pause < MOST_PAUSE_NS ? pause * 2 : MOST_PAUSE_NS;
+    }
+    CUcontext popped;
+    mover->driver->cuCtxPopCurrent_v2(&popped);
+    return NULL;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static bool make_lane(struct cuda_mover *mover, CUstream *lane)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    int least = 0, greatest = 0;
+    /* Streams of another priority use other queues of the device, so that no stream of the program
+     * stands before a lane there. */
+    if (driver->cuStreamCreateWithPriority && driver->cuCtxGetStreamPriorityRange &&
+        driver->cuCtxGetStreamPriorityRange(&least, &greatest) == CUDA_SUCCESS)
+        return driver->cuStreamCreateWithPriority(lane, CU_STREAM_NON_BLOCKING, greatest) ==
+               CUDA_SUCCESS;
+    return driver->cuStreamCreate(lane, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+}
+
+static bool make_resources(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    void *flag = NULL;
+    if (driver->cuMemHostAlloc(&flag, 4096, flags) != CUDA_SUCCESS)
+        return false;
+    mover->flag = flag;
+    atomic_store(mover->flag, mover->newest_arrival);
+    atomic_store(&mover->config.backing->pinned_bytes, 4096);
+    return driver->cuMemHostGetDevicePointer_v2(&mover->flag_on_device, flag, 0) == CUDA_SUCCESS &&
+           make_lane(mover, &mover->in_lane) && make_lane(mover, &mover->out_lane) &&
+           driver->cuEventCreate(&mover->in_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+           driver->cuEventCreate(&mover->out_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+}
+
+static void free_resources(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    if (mover->in_lane)
+        driver->cuStreamDestroy_v2(mover->in_lane);
+    if (mover->out_lane)
+        driver->cuStreamDestroy_v2(mover->out_lane);
+    if (mover->in_event)
+        driver->cuEventDestroy_v2(mover->in_event);
+    if (mover->out_event)
+        driver->cuEventDestroy_v2(mover->out_event);
+    if (mover->flag)
+        driver->cuMemFreeHost((void *)mover->flag);
+}
+
+void ebb__mover_destroy(struct cuda_mover *mover, bool is_abandoned)
+{
+    if (!is_abandoned)
+        free_resources(mover);
+    ebb__queue_fini(&mover->in);
+    ebb__queue_fini(&mover->out);
+    ebb__cuda_unreserve(mover->unit_moves, CUDA_MOST_UNITS * sizeof *mover->unit_moves);
+    ebb__cuda_unreserve(mover->units, CUDA_MOST_UNITS * sizeof *mover->units);
+    pthread_mutex_destroy(&mover->lock);
+    pthread_cond_destroy(&mover->wake);
+    ebb__cuda_unreserve(mover, sizeof *mover);
+}
+
+enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct cuda_mover **made,
+                                  struct ebb_error *error)
+{
+    struct cuda_mover *mover = ebb__cuda_reserve(sizeof *mover);
+    if (!mover)
+        return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory is exhausted");
+    mover->config = *config;
+    mover->driver = config->engine->driver;
+    mover->counters = &config->engine->ring->counters;
+    mover->newest_arrival = config->first_arrival - 1;
+    mover->can_write = mover->driver->cuStreamWriteValue32_v2 != NULL;
+    mover->can_wait = mover->driver->cuStreamWaitValue32_v2 != NULL;
+    pthread_mutex_init(&mover->lock, NULL);
+    pthread_cond_init(&mover->wake, NULL);
+    mover->unit_moves = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->unit_moves);
+    mover->units = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->units);
+    bool is_made = mover->unit_moves && mover->units && ebb__queue_reserve(&mover->in, 1) &&
+                   ebb__queue_reserve(&mover->out, 1);
+    struct cuda_visit visit = ebb__streams_enter(config->streams);
+    is_made = is_made && make_resources(mover);
+    if (is_made && pthread_create(&mover->thread, NULL, run, mover) == 0)
+        mover->is_started = true;
+    if (!mover->is_started)
+        ebb__mover_destroy(mover, false);
+    ebb__streams_leave(config->streams, visit);
+    if (!is_made)
+        return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory, streams or events are exhausted");
+    if (!mover->is_started)
+        return ebb__fail(error, EBB_ERR_LIMIT, "CUDA", "no thread can be started");
+    *made = mover;
+    return EBB_OK;
+}
+
+void ebb__mover_stop(struct cuda_mover *mover, bool is_abandoned, bool is_forked)
+{
+    if (is_forked)
+        return;
+    atomic_store(&mover->must_stop, true);
+    ebb__mover_wake(mover);
+    if (mover->is_started)
+        pthread_join(mover->thread, NULL);
+    mover->is_started = false;
+    atomic_store(mover->flag, mover->newest_arrival); /* no stream waits for ever */
+    if (is_abandoned)
+        return;
+    struct cuda_visit visit = ebb__streams_enter(mover->config.streams);
+    mover->driver->cuStreamSynchronize(mover->in_lane);
+    mover->driver->cuStreamSynchronize(mover->out_lane);
+    atomic_store(mover->flag, mover->newest_arrival); /* the lane may have written an older one */
+    ebb__streams_leave(mover->config.streams, visit);
+}

@@ -1,0 +1,113 @@
+/* The mover: one thread that makes real what the launch order has decided.
+ *
+ * Requests are numbered in launch order and wait in two queues: *in* takes device memory (POPULATE,
+ * FETCH), *out* returns it (EVICT, DROP). Each queue is first in, first out. A request waits for
+ * earlier ones of the other queue only if they concern the same units. In truth:
+ *
+ * - Device memory is entered in the ledger before pages appear, and taken out when they are gone.
+ *   So an *in* waits until *outs* have made room.
+ * - An *out* waits for events behind the work that used its units. This work was queued before the
+ *   request, and depends on earlier requests only. So the queues never wait for each other in a
+ *   circle, unless kernels wait for kernels that are queued later.
+ * - For those there is patience. If an *in* can make no progress for so long, it *gives up*: it
+ *   counts as arrived, and its contents are used where they are, over the bus. The block is a
+ *   *stray* then, and its next use fetches it again.
+ *
+ * Arrivals of *ins* are numbered, too, from 1, modulo 2^32. A counter in pinned memory has the
+ * newest arrival. Streams wait for it on the device, and the engine looks at it.
+ *
+ * The mover's thread takes the engine's lock only to look which work is over, and never waits for
+ * it. Functions expect the engine's lock unless stated otherwise. */
+#ifndef EBB_CUDA_MOVER_H
+#define EBB_CUDA_MOVER_H
+
+#include "cuda/backing.h"
+#include "cuda/clock.h"
+#include "cuda/streams.h"
+#include "cuda/table.h"
+
+#define CUDA_MOVE_EVENTS 8u
+
+enum cuda_move_kind {
+    CUDA_MOVE_POPULATE,
+    CUDA_MOVE_FETCH,
+    CUDA_MOVE_EVICT,
+    CUDA_MOVE_DROP,
+    CUDA_MOVE_FORGET, /* contents in host memory are dead */
+};
+
+struct cuda_move {
+    uint64_t number;
+    uint64_t after;        /* newest earlier request that concerns its units; 0: none */
+    uint32_t first, count; /* units */
+    uint32_t arrival;      /* of an in */
+    uint8_t kind;          /* enum cuda_move_kind */
+    bool is_dead;          /* FETCH: the block has been freed */
+    bool keep_copy, is_clean;
+    uint32_t events[CUDA_MOVE_EVENTS], event_count; /* of an out, with references */
+};
+
+/* A queue in a ring that grows. Items [first, issued) are on their way, [issued, last) wait. */
+struct cuda_queue {
+    struct cuda_move *items;
+    uint64_t capacity; /* a power of two */
+    uint64_t first, issued, last;
+};
+
+enum cuda_real { /* what is true of a unit */
+                 CUDA_REAL_NOWHERE,
+                 CUDA_REAL_DEVICE,
+                 CUDA_REAL_HOST,
+};
+
+struct cuda_mover_config {
+    const struct ebb_cuda_config *engine;
+    struct ebb_cuda_backing *backing;
+    struct cuda_streams *streams;
+    struct cuda_table *table;
+    struct ebb_cuda_clock *clock; /* or NULL */
+    pthread_mutex_t *engine_lock;
+    uint32_t first_arrival; /* 1, but for tests of what happens after 2^32 */
+};
+
+struct cuda_mover;
+
+EBB_NODISCARD enum ebb_status ebb__mover_create(const struct cuda_mover_config *config,
+                                                struct cuda_mover **mover, struct ebb_error *error);
+/* Ends the thread. Requests that have not begun are not carried out, and count as arrived. Call it
+ * without the lock. is_forked: the thread is not there. */
+void ebb__mover_stop(struct cuda_mover *mover, bool is_abandoned, bool is_forked);
+void ebb__mover_destroy(struct cuda_mover *mover, bool is_abandoned);
+
+/* The next `count` requests will be accepted. False: memory is exhausted. */
+bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count);
+/* A request. Its number for an out; in *arrival the arrival of an in. */
+uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *move, uint32_t *arrival);
+/* The contents that a FETCH brings are dead. Nothing happens if it is over. */
+void ebb__mover_kill(struct cuda_mover *mover, uint64_t number);
+/* Starts the thread's work on what was added. */
+void ebb__mover_wake(struct cuda_mover *mover);
+
+/* All *outs* up to the number that it points to are over. */
+const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover);
+
+/* Thread-safe, without the lock. */
+bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival);
+/* The newest arrival that has been given out. */
+uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover);
+/* Queues a wait for the arrival on the stream. False: the device cannot; the caller waits. */
+bool ebb__mover_await(struct cuda_mover *mover, CUstream stream, uint32_t arrival);
+uint64_t ebb__mover_held_bytes(const struct cuda_mover *mover);
+/* Bytes that should have left the device and could not. */
+uint64_t ebb__mover_stuck_bytes(const struct cuda_mover *mover);
+/* Has any block strayed? If so: has one with these units? */
+bool ebb__mover_has_strays(const struct cuda_mover *mover);
+bool ebb__mover_is_stray(const struct cuda_mover *mover, uint32_t first, uint32_t count);
+
+/* a is not older than b, modulo 2^32. */
+static inline bool ebb__arrival_reached(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) >= 0;
+}
+
+#endif

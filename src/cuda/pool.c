@@ -1,0 +1,375 @@
+#include "cuda/pool.h"
+
+#include "base/check.h"
+#include "cuda/memory.h"
+
+#include <string.h>
+
+#define EXACT_BINS 32u
+#define MOST_LOOKS 24u /* runs looked at in a search: more find little better */
+
+bool ebb__pool_init(struct cuda_pool *pool, struct cuda_table *table, struct cuda_streams *streams)
+{
+    memset(pool, 0, sizeof *pool);
+    pool->table = table;
+    pool->streams = streams;
+    pool->units = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pool->units);
+    pool->runs = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pool->runs);
+    pool->run_count = 1; /* run 0 is CUDA_NO_RUN */
+    return pool->units && pool->runs;
+}
+
+void ebb__pool_fini(struct cuda_pool *pool)
+{
+    ebb__cuda_unreserve(pool->units, CUDA_MOST_UNITS * sizeof *pool->units);
+    ebb__cuda_unreserve(pool->runs, CUDA_MOST_UNITS * sizeof *pool->runs);
+}
+
+/* ---- bins ------------------------------------------------------------------------------------ */
+
+static uint32_t bin_of(uint32_t count)
+{
+    if (count <= EXACT_BINS)
+        return count - 1;
+    uint32_t power = 31 - (uint32_t)__builtin_clz(count); /* >= 5 */
+    return EXACT_BINS + (power - 5) * 8 + (count >> (power - 3) & 7);
+}
+
+static uint32_t filled_from(const struct cuda_bins *bins, uint32_t bin)
+{
+    for (uint32_t word = bin / 64; word < CUDA_POOL_BINS / 64; word++) {
+        uint64_t bits = bins->filled[word];
+        if (word == bin / 64)
+            bits &= ~(uint64_t)0 << bin % 64;
+        if (bits)
+            return word * 64 + (uint32_t)__builtin_ctzll(bits);
+    }
+    return CUDA_POOL_BINS;
+}
+
+static void put_cached(struct cuda_pool *pool, uint32_t number)
+{
+    struct cuda_run *run = &pool->runs[number];
+    run->newer = CUDA_NO_RUN;
+    run->older = pool->newest_cached;
+    if (run->older)
+        pool->runs[run->older].newer = number;
+    pool->newest_cached = number;
+    if (!pool->oldest_cached)
+        pool->oldest_cached = number;
+}
+
+static void take_cached(struct cuda_pool *pool, uint32_t number)
+{
+    struct cuda_run *run = &pool->runs[number];
+    if (run->newer)
+        pool->runs[run->newer].older = run->older;
+    else
+        pool->newest_cached = run->older;
+    if (run->older)
+        pool->runs[run->older].newer = run->newer;
+    else
+        pool->oldest_cached = run->newer;
+}
+
+/* A run of these units, which are free, and all backed or all bare. */
+static void make_run(struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    uint32_t number = pool->unused_run;
+    if (number)
+        pool->unused_run = pool->runs[number].next;
+    else
+        number = pool->run_count++; /* there are no more runs than units */
+    struct cuda_run *run = &pool->runs[number];
+    *run = (struct cuda_run){
+        .first = first, .count = count, .is_backed = pool->units[first].is_backed};
+    struct cuda_bins *bins = &pool->bins[run->is_backed];
+    uint32_t bin = bin_of(count);
+    run->next = bins->heads[bin];
+    if (run->next)
+        pool->runs[run->next].previous = number;
+    bins->heads[bin] = number;
+    bins->filled[bin / 64] |= (uint64_t)1 << bin % 64;
+    pool->units[first].run = pool->units[first + count - 1].run = number;
+    if (run->is_backed) {
+        put_cached(pool, number);
+        pool->cached_units += count;
+    }
+}
+
+static void unmake_run(struct cuda_pool *pool, uint32_t number)
+{
+    struct cuda_run *run = &pool->runs[number];
+    struct cuda_bins *bins = &pool->bins[run->is_backed];
+    uint32_t bin = bin_of(run->count);
+    if (run->next)
+        pool->runs[run->next].previous = run->previous;
+    if (run->previous)
+        pool->runs[run->previous].next = run->next;
+    else
+        bins->heads[bin] = run->next;
+    if (!bins->heads[bin])
+        bins->filled[bin / 64] &= ~((uint64_t)1 << bin % 64);
+    pool->units[run->first].run = pool->units[run->first + run->count - 1].run = CUDA_NO_RUN;
+    if (run->is_backed) {
+        take_cached(pool, number);
+        pool->cached_units -= run->count;
+    }
+    run->next = pool->unused_run;
+    pool->unused_run = number;
+}
+
+/* The number of the run that ends before `unit`, or begins at it, if it can be joined. */
+static uint32_t neighbour(const struct cuda_pool *pool, uint32_t unit, bool is_backed)
+{
+    const struct cuda_unit *other = &pool->units[unit];
+    return other->is_free && !other->is_area && other->is_backed == is_backed ? other->run
+                                                                              : CUDA_NO_RUN;
+}
+
+/* Free units join their neighbours. */
+static void join(struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    bool is_backed = pool->units[first].is_backed;
+    if (!pool->units[first].is_first) {
+        uint32_t left = neighbour(pool, first - 1, is_backed);
+        if (left) {
+            first = pool->runs[left].first;
+            count += pool->runs[left].count;
+            unmake_run(pool, left);
+        }
+    }
+    uint32_t end = first + count;
+    if (end < pool->table->unit_count && !pool->units[end].is_first) {
+        uint32_t right = neighbour(pool, end, is_backed);
+        if (right) {
+            count += pool->runs[right].count;
+            unmake_run(pool, right);
+        }
+    }
+    make_run(pool, first, count);
+}
+
+/* ---- free units ------------------------------------------------------------------------------ */
+
+void ebb__pool_add(struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        pool->units[first + i] = (struct cuda_unit){.is_free = true, .is_first = i == 0};
+    join(pool, first, count);
+}
+
+static bool is_settled(const struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    uint64_t over = atomic_load_explicit(pool->outs_over, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (pool->units[first + i].destroyed > over)
+            return false;
+    return true;
+}
+
+/* 0: nothing, 1: waits on the device, 2: the run cannot be used now. */
+static unsigned cost(const struct cuda_pool *pool, const struct cuda_run *run, uint32_t count,
+                     uint32_t stream)
+{
+    const struct cuda_passages *before = &pool->units[run->first].before;
+    if (!run->is_backed && !is_settled(pool, run->first, count))
+        return 2;
+    if (!before->count)
+        return 0;
+    if (stream != CUDA_NO_STREAM)
+        return ebb__passages_cost(pool->streams, stream, before);
+    /* The first work with the block will wait. In one stream there is nothing to wait for. */
+    return pool->streams->live_count > 1;
+}
+
+/* The best of the runs that fit: the cheapest, then the smallest. */
+static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *bins, uint32_t count,
+                         uint32_t stream)
+{
+    uint32_t best = CUDA_NO_RUN, looks = 0;
+    unsigned best_cost = 2;
+    for (uint32_t bin = filled_from(bins, bin_of(count)); bin < CUDA_POOL_BINS;
+         bin = filled_from(bins, bin + 1)) {
+        for (uint32_t i = bins->heads[bin]; i && looks < MOST_LOOKS; i = pool->runs[i].next) {
+            const struct cuda_run *run = &pool->runs[i];
+            if (run->count < count || (looks++, false))
+                continue;
+            unsigned price = cost(pool, run, count, stream);
+            if (price < best_cost ||
+                (price == best_cost && best && run->count < pool->runs[best].count)) {
+                best = i;
+                best_cost = price;
+            }
+            if (price == 0 && run->count == count)
+                return i;
+        }
+        if ((best && best_cost == 0) || looks >= MOST_LOOKS)
+            break;
+    }
+    return best;
+}
+
+static void take_units(struct cuda_pool *pool, uint32_t first, uint32_t count,
+                       struct cuda_passages *before)
+{
+    before->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct cuda_unit *unit = &pool->units[first + i];
+        if (unit->before.count)
+            ebb__passages_join(before, pool->streams, &unit->before);
+        unit->before.count = 0;
+        unit->is_free = false;
+        pool->backed_units += !unit->is_backed;
+        unit->is_backed = true;
+    }
+}
+
+uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uint32_t stream,
+                        struct cuda_passages *before)
+{
+    uint32_t number = find_run(pool, &pool->bins[cached], count, stream);
+    if (number == CUDA_NO_RUN)
+        return CUDA_NO_UNIT;
+    uint32_t first = pool->runs[number].first, all = pool->runs[number].count;
+    unmake_run(pool, number);
+    take_units(pool, first, count, before);
+    if (all > count)
+        make_run(pool, first + count, all - count);
+    return first;
+}
+
+void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,
+                    const struct cuda_passages *before)
+{
+    bool is_area = pool->units[first].is_area;
+    for (uint32_t i = 0; i < count; i++) {
+        struct cuda_unit *unit = &pool->units[first + i];
+        EBB_CHECK_THAT(!unit->is_free && unit->is_backed == is_backed);
+        unit->before = *before;
+        unit->is_free = true;
+    }
+    if (!is_area)
+        join(pool, first, count);
+    else if (is_backed)
+        pool->area_cached_units += count;
+}
+
+void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number)
+{
+    for (uint32_t i = 0; i < count; i++)
+        pool->units[first + i].destroyed = number;
+}
+
+void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct cuda_unit *unit = &pool->units[first + i];
+        pool->backed_units += (uint64_t)is_backed - unit->is_backed;
+        unit->is_backed = is_backed;
+    }
+}
+
+/* ---- the area -------------------------------------------------------------------------------- */
+
+static bool is_cached(const struct cuda_pool *pool, uint32_t unit)
+{
+    return pool->units[unit].is_free && pool->units[unit].is_backed;
+}
+
+/* The next cached units of the area, from where the last search ended. */
+static uint32_t oldest_of_area(struct cuda_pool *pool, uint32_t most, uint32_t *count)
+{
+    for (uint32_t tries = 0; pool->area_cached_units && tries < pool->area_count; tries++) {
+        uint32_t first = pool->area_first + pool->area_cursor;
+        uint32_t last = pool->area_first + pool->area_count;
+        for (*count = 0; *count < most && first + *count < last && is_cached(pool, first + *count);)
+            ++*count;
+        if (*count)
+            return first;
+        pool->area_cursor = (pool->area_cursor + 1) % pool->area_count;
+    }
+    return CUDA_NO_UNIT;
+}
+
+uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
+                          struct cuda_passages *before)
+{
+    uint32_t first, number = pool->oldest_cached;
+    *count = 0;
+    before->count = 0;
+    if (number) {
+        first = pool->runs[number].first;
+        *count = pool->runs[number].count < most ? pool->runs[number].count : most;
+    } else {
+        first = oldest_of_area(pool, most, count);
+    }
+    for (uint32_t i = 0; i < *count; i++)
+        ebb__passages_join(before, pool->streams, &pool->units[first + i].before);
+    return first;
+}
+
+void ebb__pool_drop(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number)
+{
+    uint32_t left = 0;
+    bool is_area = pool->units[first].is_area;
+    if (is_area) {
+        pool->area_cached_units -= count;
+    } else { /* units at the beginning of a run */
+        uint32_t run = pool->units[first].run;
+        left = pool->runs[run].count - count;
+        unmake_run(pool, run);
+    }
+    ebb__pool_set_backed(pool, first, count, false);
+    ebb__pool_destroy(pool, first, count, number);
+    if (left)
+        make_run(pool, first + count, left);
+    if (!is_area)
+        join(pool, first, count);
+}
+
+static void leave_area(struct cuda_pool *pool)
+{
+    uint32_t last = pool->area_first + pool->area_count;
+    for (uint32_t i = pool->area_first; i < last; i++) {
+        pool->units[i].is_area = false;
+        if (pool->units[i].is_free)
+            join(pool, i, 1);
+    }
+    pool->area_cached_units = 0;
+}
+
+void ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    leave_area(pool);
+    for (uint32_t i = 0; i < count; i++)
+        pool->units[first + i] =
+            (struct cuda_unit){.is_free = true, .is_first = i == 0, .is_area = true};
+    pool->area_first = first;
+    pool->area_count = count;
+    pool->area_cursor = 0;
+}
+
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t *bare_count,
+                       struct cuda_passages *before)
+{
+    *bare_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!pool->units[first + i].is_free || !pool->units[first + i].is_area)
+            return false;
+        *bare_count += !pool->units[first + i].is_backed;
+    }
+    if (!is_settled(pool, first, count))
+        return false;
+    pool->area_cached_units -= count - *bare_count;
+    take_units(pool, first, count, before);
+    return true;
+}
+
+uint32_t ebb__pool_bare_at(const struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    uint32_t bare = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bare += !pool->units[first + i].is_backed;
+    return bare;
+}

@@ -1,0 +1,86 @@
+/* The pool: which units are free, and what must be over before they are used again.
+ *
+ * Free units are in *runs*: neighbours in one region that are either all *cached*, with pages on
+ * the device, or all *bare*. Each free unit has the passages of those that used it. A run is found
+ * by its size in bins (exact up to 32 units, then 8 for each doubling), best fit among those looked
+ * at. Addresses cost nothing: a bare run is taken whole from new regions if no other fits.
+ *
+ * Units whose contents the mover will still destroy are not given out: any kernel might write to
+ * them before, even one that nobody announced.
+ *
+ * The *area* is a region whose addresses the plan gives; its units are in no run.
+ *
+ * `backed_units` is what the launch order has: it counts units on the device, or on their way. */
+#ifndef EBB_CUDA_POOL_H
+#define EBB_CUDA_POOL_H
+
+#include "cuda/streams.h"
+#include "cuda/table.h"
+
+#define CUDA_NO_RUN 0u
+#define CUDA_POOL_BINS 192u
+
+struct cuda_unit {
+    struct cuda_passages before; /* of a free unit */
+    uint64_t destroyed;          /* request to the mover that destroys its contents; 0: none */
+    uint32_t run;                /* of the first and the last unit of a run: its number */
+    bool is_free, is_backed, is_area;
+    bool is_first; /* of its region */
+};
+
+struct cuda_run {
+    uint32_t first, count;
+    uint32_t next, previous; /* in its bin */
+    uint32_t newer, older;   /* cached runs, by the time at which they became free */
+    bool is_backed;
+};
+
+struct cuda_bins {
+    uint32_t heads[CUDA_POOL_BINS];
+    uint64_t filled[CUDA_POOL_BINS / 64];
+};
+
+struct cuda_pool {
+    struct cuda_table *table;
+    struct cuda_streams *streams;
+    struct cuda_unit *units;
+    struct cuda_run *runs;
+    uint32_t run_count, unused_run;
+    struct cuda_bins bins[2]; /* bare, cached */
+    uint32_t newest_cached, oldest_cached;
+    uint64_t backed_units, cached_units, area_cached_units;
+    uint32_t area_first, area_count, area_cursor;
+    const _Atomic uint64_t *outs_over; /* requests up to this number are over */
+};
+
+bool ebb__pool_init(struct cuda_pool *pool, struct cuda_table *table, struct cuda_streams *streams);
+void ebb__pool_fini(struct cuda_pool *pool);
+
+/* New addresses, bare. */
+void ebb__pool_add(struct cuda_pool *pool, uint32_t first, uint32_t count);
+/* `count` units for `stream` (CUDA_NO_STREAM: unknown), cached ones or bare ones. CUDA_NO_UNIT:
+ * none fit. *before: what must be over before they are used. Bare ones count as backed now. */
+uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uint32_t stream,
+                        struct cuda_passages *before);
+void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,
+                    const struct cuda_passages *before);
+/* Up to `most` units of the cached run that has been free for longest. *count: how many, 0: none is
+ * cached. *before must be over before their pages are taken. */
+uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
+                          struct cuda_passages *before);
+/* These units become bare: the request of that number drops their pages. */
+void ebb__pool_drop(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);
+/* The request of that number will destroy the contents of these free units. */
+void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);
+/* Live units leave the device, or come to it. */
+void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed);
+
+/* Units of a new region are the area from now on. Those of the old one become runs. */
+void ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count);
+/* Units [first, + count) of the area, if all of them are free. *bare_count: those without pages,
+ * which count as backed now. */
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t *bare_count,
+                       struct cuda_passages *before);
+uint32_t ebb__pool_bare_at(const struct cuda_pool *pool, uint32_t first, uint32_t count);
+
+#endif

@@ -1,0 +1,178 @@
+#include "cuda/room.h"
+
+#include <string.h>
+
+#define MOST_CANDIDATES 4096u
+
+uint64_t ebb__room_limit(const struct cuda_room *room)
+{
+    const struct ebb_ledger *ledger = room->config->ledger;
+    uint64_t own = ebb__mover_held_bytes(room->mover);
+    uint64_t stuck = ebb__mover_stuck_bytes(room->mover);
+    uint64_t limit = ebb__ledger_share(ledger, atomic_load(&ledger->budget_bytes), own, 0);
+    if (limit > room->card_bytes)
+        limit = room->card_bytes;
+    return limit > stuck ? limit - stuck : 0;
+}
+
+/* ---- transfers in launch order --------------------------------------------------------------- */
+
+bool ebb__room_may_evict(const struct cuda_room *room, uint32_t number)
+{
+    const struct cuda_block *block = &room->table->blocks[number];
+    return block->state == CUDA_BLOCK_RESIDENT && !block->is_small && !block->is_kept &&
+           block->holds == 0 && !room->config->record && room->backing->ops->can_evict;
+}
+
+bool ebb__room_evict(struct cuda_room *room, uint32_t number)
+{
+    struct cuda_block *block = &room->table->blocks[number];
+    uint64_t bytes = block->unit_count * EBB_CUDA_UNIT_BYTES;
+    struct cuda_move move = {.kind = CUDA_MOVE_EVICT,
+                             .first = block->first_unit,
+                             .count = block->unit_count,
+                             .is_clean = !block->is_written};
+    if (!ebb__room_may_evict(room, number))
+        return false;
+    if (bytes > room->config->host_budget_bytes ||
+        room->absent_bytes > room->config->host_budget_bytes - bytes) {
+        room->is_host_full = true;
+        return false;
+    }
+    struct cuda_passages work = block->uses;
+    ebb__passages_join(&work, room->streams, &block->before);
+    if (!ebb__mover_has_room(room->mover, 1) ||
+        !ebb__passages_cover(room->streams, &work, move.events, CUDA_MOVE_EVENTS,
+                             &move.event_count)) {
+        room->was_refused = true;
+        return false;
+    }
+    block->move = ebb__mover_add(room->mover, &move, NULL);
+    block->state = CUDA_BLOCK_ABSENT;
+    block->arrival = 0;
+    block->evict_due = 0;
+    room->absent_bytes += bytes;
+    ebb__pool_set_backed(room->pool, block->first_unit, block->unit_count, false);
+    ebb__table_leave(room->table, number);
+    return true;
+}
+
+static bool add_fetch(struct cuda_room *room, struct cuda_block *block, bool keep_copy)
+{
+    struct cuda_move move = {.kind = CUDA_MOVE_FETCH,
+                             .first = block->first_unit,
+                             .count = block->unit_count,
+                             .keep_copy = keep_copy};
+    if (!ebb__mover_has_room(room->mover, 1))
+        return false;
+    block->move = ebb__mover_add(room->mover, &move, &block->arrival);
+    return true;
+}
+
+bool ebb__room_fetch(struct cuda_room *room, uint32_t number, bool keep_copy)
+{
+    struct cuda_block *block = &room->table->blocks[number];
+    if (!add_fetch(room, block, keep_copy))
+        return false;
+    block->state = CUDA_BLOCK_RESIDENT;
+    block->is_written = 0;
+    room->absent_bytes -= block->unit_count * EBB_CUDA_UNIT_BYTES;
+    ebb__pool_set_backed(room->pool, block->first_unit, block->unit_count, true);
+    ebb__table_use(room->table, number);
+    return true;
+}
+
+void ebb__room_fetch_stray(struct cuda_room *room, uint32_t number)
+{
+    add_fetch(room, &room->table->blocks[number], false);
+}
+
+/* ---- who leaves ------------------------------------------------------------------------------ */
+
+/* The oldest cached units leave. False: none can. */
+static bool drop_cached(struct cuda_room *room, uint64_t most)
+{
+    struct cuda_move move = {.kind = CUDA_MOVE_DROP};
+    struct cuda_passages before;
+    uint32_t limit = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    if (!ebb__mover_has_room(room->mover, 1))
+        return false;
+    move.first = ebb__pool_oldest(room->pool, limit, &move.count, &before);
+    if (!move.count)
+        return false;
+    if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
+                             &move.event_count)) {
+        /* Work that cannot be waited for now: the pages leave with their dead contents. */
+        if (!room->backing->ops->can_evict)
+            return false;
+        move.kind = CUDA_MOVE_EVICT;
+    }
+    ebb__pool_drop(room->pool, move.first, move.count, ebb__mover_add(room->mover, &move, NULL));
+    return true;
+}
+
+/* Is a better victim than b? Next uses that the plan knows go before those it does not. */
+static bool is_better(uint64_t a, uint64_t b)
+{
+    if (a == UINT64_MAX || b == UINT64_MAX)
+        return b == UINT64_MAX && a != UINT64_MAX;
+    return a > b;
+}
+
+static uint32_t find_victim(struct cuda_room *room, uint64_t search)
+{
+    uint32_t best = CUDA_NO_BLOCK, looks = 0;
+    uint64_t best_use = UINT64_MAX;
+    bool is_planned = ebb__follow_is_planned(room->follow);
+    for (uint32_t i = room->table->oldest; i && looks < MOST_CANDIDATES;
+         i = room->table->blocks[i].newer, looks++) {
+        if (!ebb__room_may_evict(room, i) || room->table->blocks[i].refused == search)
+            continue;
+        if (!is_planned)
+            return i;
+        uint64_t use = ebb__follow_next_use(room->follow, i);
+        if (!best || is_better(use, best_use)) {
+            best = i;
+            best_use = use;
+        }
+    }
+    return best;
+}
+
+static bool evict_one(struct cuda_room *room)
+{
+    uint64_t search = ++room->searches;
+    for (uint32_t tries = 0; tries < MOST_CANDIDATES; tries++) {
+        uint32_t victim = find_victim(room, search);
+        if (!victim)
+            return false;
+        if (ebb__room_evict(room, victim)) {
+            atomic_fetch_add(&room->config->ring->counters.reactive_evictions, 1);
+            return true;
+        }
+        room->table->blocks[victim].refused = search;
+    }
+    return false;
+}
+
+bool ebb__room_make(struct cuda_room *room, uint64_t count)
+{
+    for (;;) {
+        uint64_t limit = ebb__room_limit(room) / EBB_CUDA_UNIT_BYTES;
+        uint64_t wanted = room->pool->backed_units + count;
+        if (wanted <= limit)
+            return true;
+        if (count > limit || (!drop_cached(room, wanted - limit) && !evict_one(room)))
+            return false;
+    }
+}
+
+void ebb__room_shrink(struct cuda_room *room, uint64_t bytes)
+{
+    uint64_t units = (bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES;
+    uint64_t backed = room->pool->backed_units;
+    uint64_t goal = backed > units ? backed - units : 0;
+    while (room->pool->backed_units > goal &&
+           (drop_cached(room, room->pool->backed_units - goal) || evict_one(room)))
+        ;
+}

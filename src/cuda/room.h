@@ -1,0 +1,44 @@
+/* Room: what leaves the device so that something else fits.
+ *
+ * In launch order, the units on the device or on their way to it never exceed the limit: the budget
+ * without what other processes hold, and no more than the card has. Cached units go first. Then
+ * blocks are evicted: the one with the farthest next use in the plan, else the least recently used
+ * one. Blocks that a work holds, that are kept, or whose streams are being captured stay. */
+#ifndef EBB_CUDA_ROOM_H
+#define EBB_CUDA_ROOM_H
+
+#include "cuda/follow.h"
+#include "cuda/mover.h"
+#include "cuda/pool.h"
+
+struct cuda_room {
+    const struct ebb_cuda_config *config;
+    struct cuda_table *table;
+    struct cuda_streams *streams;
+    struct cuda_pool *pool;
+    struct cuda_mover *mover;
+    struct ebb_cuda_backing *backing;
+    struct ebb_cuda_follow *follow;
+    uint64_t card_bytes;   /* what the device had free at first */
+    uint64_t absent_bytes; /* of absent blocks, in launch order */
+    uint64_t searches;     /* for victims: a number for each */
+    bool was_refused;      /* a victim's stream could not be waited for: a capture */
+    bool is_host_full;     /* an eviction was refused for that */
+};
+
+/* Most bytes that may be on the device now. */
+uint64_t ebb__room_limit(const struct cuda_room *room);
+/* `count` units more fit. False: whatever could leave has left. */
+bool ebb__room_make(struct cuda_room *room, uint64_t count);
+/* Returns `bytes` of the device's memory, as far as possible. */
+void ebb__room_shrink(struct cuda_room *room, uint64_t bytes);
+/* The block leaves, after the work that uses it. False: it cannot now. */
+bool ebb__room_evict(struct cuda_room *room, uint32_t block);
+/* Could it be evicted, as far as is known without the driver? */
+bool ebb__room_may_evict(const struct cuda_room *room, uint32_t block);
+/* An absent block, for which there is room, comes back. False: memory is exhausted. */
+bool ebb__room_fetch(struct cuda_room *room, uint32_t block, bool keep_copy);
+/* Likewise a resident block that has strayed. */
+void ebb__room_fetch_stray(struct cuda_room *room, uint32_t block);
+
+#endif

@@ -1,0 +1,134 @@
+/* The program's streams: how far each has come, and events that tell.
+ *
+ * Each work has a place in the launch order. A stream has *passed* an order when all of its work up
+ * to there is over. The engine learns that from events of the driver, which it records only when
+ * something must wait. An event may be recorded late: it then covers more work than necessary.
+ *
+ * Handles of default streams are bound to the current context, and that of per-thread streams to
+ * the thread. So events on them are recorded early, at the end of each work, where it matters. */
+#ifndef EBB_CUDA_STREAMS_H
+#define EBB_CUDA_STREAMS_H
+
+#include "cuda/core.h"
+
+#include <stdatomic.h>
+
+#define CUDA_MOST_STREAMS 256u
+#define CUDA_NO_STREAM UINT32_MAX
+#define CUDA_MOST_EVENTS 65536u
+#define CUDA_NO_EVENT UINT32_MAX
+#define CUDA_RECENT_EVENTS 8u
+
+struct cuda_event_entry {
+    CUevent handle;
+    CUcontext context; /* events are recorded on streams of their context alone */
+    _Atomic uint32_t references;
+    _Atomic uint32_t is_over;
+    uint64_t order; /* all work of its stream up to here has been queued before it */
+};
+
+struct cuda_stream {
+    CUstream handle;
+    CUcontext context;
+    uint64_t thread; /* of a per-thread stream; 0: of no thread */
+    uint64_t worker; /* the thread that queued all work that may not be over, or none, or several */
+    uint64_t last_order, passed;
+    uint64_t open_since; /* the oldest work between begin and end */
+    uint32_t open_count;
+    uint32_t awaited; /* newest arrival that the stream waits for already; 0: none */
+    bool is_used, is_ended;
+    bool is_blocking; /* ordered with the legacy stream */
+    bool is_legacy;
+    bool is_eager;                       /* an event is recorded at the end of each work */
+    uint32_t recent[CUDA_RECENT_EVENTS]; /* recorded and not over, the oldest first */
+    uint32_t recent_count;
+};
+
+struct cuda_streams {
+    const struct ebb_cuda_driver *driver;
+    CUcontext context;
+    struct cuda_stream *streams;
+    uint32_t used; /* entries from this number on have never been used */
+    uint32_t live_count, blocking_count;
+    uint32_t newest; /* found last */
+    struct cuda_event_entry *events;
+    uint32_t event_count, event_cursor;
+    /* Memory has been given out before this work is over, as the program may not know: all work from
+     * now on, in any stream, comes after it. So it would be with a driver whose free waits. */
+    struct cuda_passages owed;
+    bool has_news; /* an event has been recorded that nobody looks at yet */
+    /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */
+    uint64_t *waits;
+};
+
+bool ebb__streams_init(struct cuda_streams *streams, const struct ebb_cuda_driver *driver,
+                       CUcontext context);
+/* Destroys the events, unless the driver must not be called any more. */
+void ebb__streams_fini(struct cuda_streams *streams, bool is_abandoned);
+
+/* Around driver calls on threads of the program: the engine's context is current, and a capture
+ * elsewhere does not forbid the calls. */
+struct cuda_visit {
+    CUstreamCaptureMode mode;
+    bool is_pushed, is_relaxed;
+};
+struct cuda_visit ebb__streams_enter(const struct cuda_streams *streams);
+void ebb__streams_leave(const struct cuda_streams *streams, struct cuda_visit visit);
+
+/* The stream of a handle, which becomes known. CUDA_NO_STREAM: too many live ones. */
+uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order);
+/* Work is about to be queued, and has been queued. */
+void ebb__streams_begin(struct cuda_streams *streams, uint32_t stream, uint64_t order);
+void ebb__streams_end(struct cuda_streams *streams, uint32_t stream);
+/* The calling thread has waited for a stream, or for all (`all`). */
+void ebb__streams_synchronized(struct cuda_streams *streams, CUstream handle, bool all);
+/* The handle dies: what the stream has still to do is known by an event. */
+void ebb__streams_forget(struct cuda_streams *streams, CUstream handle);
+bool ebb__streams_is_over(const struct cuda_streams *streams, const struct cuda_passage *passage);
+/* Does work that is queued in `stream` now follow that work anyway? */
+bool ebb__streams_is_ordered(const struct cuda_streams *streams, uint32_t stream,
+                             const struct cuda_passage *passage);
+/* Can events be recorded on it at present? */
+bool ebb__streams_can_record(const struct cuda_streams *streams, uint32_t stream);
+/* An event behind all work of the passage, with a reference for the caller. False: none can be
+ * recorded now. */
+bool ebb__streams_cover(struct cuda_streams *streams, const struct cuda_passage *passage,
+                        uint32_t *event);
+void ebb__streams_release(struct cuda_streams *streams, uint32_t event);
+/* Asks the driver. Thread-safe. The caller has a reference. */
+bool ebb__streams_event_is_over(struct cuda_streams *streams, uint32_t event);
+/* Records an event on each stream with work that none covers. */
+void ebb__streams_mark_all(struct cuda_streams *streams);
+/* Looks which events are over. True: some are not. */
+bool ebb__streams_poll(struct cuda_streams *streams);
+
+/* ---- sets of passages ------------------------------------------------------------------------ */
+
+void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_streams *streams,
+                          uint32_t stream, uint64_t order);
+static inline void ebb__passages_add(struct cuda_passages *passages,
+                                     const struct cuda_streams *streams, uint32_t stream,
+                                     uint64_t order)
+{
+    if (passages->count == 1 && passages->items[0].stream == stream &&
+        passages->items[0].order <= order)
+        passages->items[0].order = order;
+    else
+        ebb__passages_insert(passages, streams, stream, order);
+}
+void ebb__passages_join(struct cuda_passages *passages, const struct cuda_streams *streams,
+                        const struct cuda_passages *others);
+/* All work in all streams until now, as one set: what a free without a stream must wait for. */
+struct cuda_passages ebb__passages_of_all(const struct cuda_streams *streams, uint64_t order);
+/* Events behind all work of the set, with references. False: there is none for some of it, or they
+ * are more than `most`; *count is 0 then. */
+bool ebb__passages_cover(struct cuda_streams *streams, const struct cuda_passages *passages,
+                         uint32_t *events, uint32_t most, uint32_t *count);
+/* Work that is queued in `stream` from now on follows the set. False: not possible now. */
+bool ebb__passages_await(struct cuda_streams *streams, uint32_t stream,
+                         const struct cuda_passages *passages);
+/* What ebb__passages_await() would cost: 0 nothing, 1 waits on the device, 2 impossible. */
+unsigned ebb__passages_cost(const struct cuda_streams *streams, uint32_t stream,
+                            const struct cuda_passages *passages);
+
+#endif

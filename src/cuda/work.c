@@ -1,0 +1,369 @@
+/* Work: what it uses is resident when it runs, and stays until it has been queued. */
+#include "cuda/internal.h"
+
+#include "base/clock.h"
+#include "base/tuning.h"
+
+#include <time.h>
+
+#define OWN_HELD (EBB_CUDA_MOST_HELD - 1) /* the last place leads to those noted elsewhere */
+#define PAUSE_NS 20000u
+
+/* ---- what a work holds ----------------------------------------------------------------------- */
+
+static bool hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t block)
+{
+    if (work->held_count < OWN_HELD) {
+        work->held[work->held_count] = block;
+    } else {
+        uint32_t entry = engine->held_free;
+        if (entry)
+            engine->held_free = engine->held[entry].next;
+        else if (engine->held_used < CUDA_MOST_BLOCKS)
+            entry = engine->held_used++;
+        else
+            return false;
+        engine->held[entry].block = block;
+        engine->held[entry].next = work->held_count == OWN_HELD ? 0 : work->held[OWN_HELD];
+        work->held[OWN_HELD] = entry;
+    }
+    work->held_count++;
+    engine->table.blocks[block].holds++;
+    return true;
+}
+
+static void let_go(struct ebb_cuda *engine, uint32_t block)
+{
+    struct cuda_block *entry = &engine->table.blocks[block];
+    if (entry->holds && --entry->holds == 0 && entry->evict_due)
+        ebb__cuda_let_go(engine, block);
+}
+
+static void let_all_go(struct ebb_cuda *engine, struct ebb_cuda_work *work)
+{
+    uint32_t own = work->held_count < OWN_HELD ? work->held_count : OWN_HELD;
+    for (uint32_t i = 0; i < own; i++)
+        let_go(engine, work->held[i]);
+    uint32_t entry = work->held_count > OWN_HELD ? work->held[OWN_HELD] : 0;
+    while (entry) {
+        uint32_t next = engine->held[entry].next;
+        let_go(engine, engine->held[entry].block);
+        engine->held[entry].next = engine->held_free;
+        engine->held_free = entry;
+        entry = next;
+    }
+    work->held_count = 0;
+}
+
+/* ---- what must be there ---------------------------------------------------------------------- */
+
+struct begun { /* of one work */
+    uint32_t stream;
+    uint64_t absent_units, all_units;
+    uint32_t arrival; /* newest one to wait for; 0: none */
+};
+
+/* All blocks of the work once, held, in engine->scratch. */
+static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun)
+{
+    struct cuda_scratch *scratch = &engine->scratch;
+    scratch->count = 0;
+    for (size_t i = 0; i < work->use_count; i++) {
+        uint32_t block = ebb__cuda_find(engine, work->uses[i].address);
+        struct cuda_block *entry = &engine->table.blocks[block];
+        if (!block)
+            continue;
+        if (work->uses[i].access != EBB_ACCESS_READ)
+            entry->is_written = 1;
+        if (work->is_captured)
+            entry->is_kept = 1;
+        if (entry->last_order == engine->order || !hold(engine, work, block))
+            continue;
+        entry->last_order = engine->order;
+        if (!entry->is_small) {
+            begun->all_units += entry->unit_count;
+            if (entry->state == CUDA_BLOCK_ABSENT)
+                begun->absent_units += entry->unit_count;
+            else
+                ebb__table_use(&engine->table, block);
+        }
+        if (scratch->count < CUDA_MOST_EVENTS_A_WORK)
+            ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS,
+                            work->uses[i].access);
+        scratch->blocks[scratch->count++] = block;
+    }
+}
+
+/* Absent blocks come, as many as fit. False: not all of them. */
+static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
+{
+    struct cuda_scratch *scratch = &engine->scratch;
+    bool fits = ebb__room_make(&engine->room, begun->absent_units);
+    for (uint32_t i = 0; i < scratch->count; i++) {
+        struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
+        if (entry->state != CUDA_BLOCK_ABSENT)
+            continue;
+        if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
+            ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
+            atomic_fetch_add(&engine->config.ring->counters.demand_faults, 1);
+            scratch->events[i].flags |= EBB_EVENT_DEMAND;
+        }
+    }
+    return fits;
+}
+
+static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, struct begun *begun)
+{
+    if (!entry->arrival)
+        return;
+    if (ebb__mover_is_over(engine->mover, entry->arrival))
+        entry->arrival = 0;
+    else if (!begun->arrival || ebb__arrival_reached(entry->arrival, begun->arrival))
+        begun->arrival = entry->arrival;
+}
+
+/* Blocks that are used where they are although there was room for them come now. */
+static void fetch_stray(struct ebb_cuda *engine, uint32_t block)
+{
+    struct cuda_block *entry = &engine->table.blocks[block];
+    if (!entry->is_small && !entry->arrival && entry->state == CUDA_BLOCK_RESIDENT &&
+        ebb__mover_is_stray(engine->mover, entry->first_unit, entry->unit_count))
+        ebb__room_fetch_stray(&engine->room, block);
+}
+
+static void look_at_blocks(struct ebb_cuda *engine, struct begun *begun)
+{
+    struct cuda_scratch *scratch = &engine->scratch;
+    bool has_strays = ebb__mover_has_strays(engine->mover);
+    for (uint32_t i = 0; i < scratch->count; i++) {
+        struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
+        note_arrival(engine, entry, begun);
+        if (has_strays) {
+            fetch_stray(engine, scratch->blocks[i]);
+            note_arrival(engine, entry, begun);
+        }
+    }
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+/* The stream waits on the device for the newest arrival: older ones are over by then. False: the
+ * caller must wait. */
+static bool await_arrival(struct ebb_cuda *engine, const struct begun *begun)
+{
+    struct cuda_stream *stream = &engine->streams.streams[begun->stream];
+    if (!begun->arrival ||
+        (stream->awaited && ebb__arrival_reached(stream->awaited, begun->arrival)))
+        return true;
+    if (!ebb__mover_await(engine->mover, stream->handle, begun->arrival)) {
+        ebb__cuda_news(engine, CUDA_NEWS_NO_WAITS);
+        return false;
+    }
+    stream->awaited = begun->arrival;
+    return true;
+}
+
+static void count_stall(struct ebb_cuda *engine, uint64_t since_ns)
+{
+    atomic_fetch_add(&engine->config.ring->counters.stall_ns, ebb__now_ns() - since_ns);
+}
+
+/* On devices without waits on memory. An arrival always comes: the mover has patience, not more. */
+static void wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+        nanosleep(&pause, NULL);
+    count_stall(engine, since_ns);
+}
+
+/* Earlier work in a stream of which no event can be had now, since it is being captured. */
+static void wait_for_work(struct ebb_cuda *engine, const struct begun *begun)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    bool is_ordered = false;
+    while (!is_ordered && ebb__now_ns() - since_ns < ebb__tuning()->cuda_patience_ns) {
+        nanosleep(&pause, NULL);
+        if (!ebb__cuda_lock(engine))
+            return;
+        is_ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
+        ebb__cuda_unlock(engine);
+    }
+    count_stall(engine, since_ns);
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static void sweep_blocks(struct ebb_cuda *engine)
+{
+    for (uint32_t i = 1; i < engine->table.used; i++) {
+        struct cuda_block *entry = &engine->table.blocks[i];
+        if (entry->arrival && ebb__mover_is_over(engine->mover, entry->arrival))
+            entry->arrival = 0;
+    }
+    for (uint32_t i = 0; i < engine->slabs.slab_count; i++) {
+        struct cuda_slab *slab = &engine->slabs.slabs[i];
+        if (slab->arrival && ebb__mover_is_over(engine->mover, slab->arrival))
+            slab->arrival = 0;
+    }
+    for (uint32_t i = 0; i < engine->streams.used; i++) {
+        struct cuda_stream *stream = &engine->streams.streams[i];
+        if (stream->awaited && ebb__mover_is_over(engine->mover, stream->awaited))
+            stream->awaited = 0;
+    }
+}
+
+/* Arrivals are compared modulo 2^32, so an old one must not stay. */
+static void sweep(struct ebb_cuda *engine)
+{
+    uint32_t newest = ebb__mover_last_arrival(engine->mover);
+    if (newest - engine->swept_arrival < (uint32_t)1 << 28)
+        return;
+    engine->swept_arrival = newest;
+    sweep_blocks(engine);
+}
+
+/* For tests: any block that may be evicted is. */
+static void make_chaos(struct ebb_cuda *engine)
+{
+    if (!engine->config.chaos_seed || ebb__cuda_random(engine) % 4)
+        return;
+    for (unsigned tries = 0; tries < 16; tries++) {
+        uint32_t block = 1 + (uint32_t)(ebb__cuda_random(engine) % engine->table.used);
+        if (block < engine->table.used && ebb__room_may_evict(&engine->room, block) &&
+            ebb__room_evict(&engine->room, block))
+            return;
+    }
+}
+
+static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
+                      const struct begun *begun)
+{
+    struct cuda_scratch *scratch = &engine->scratch;
+    uint32_t count = scratch->count, kept = 0;
+    for (uint32_t i = 0; i < count && !work->is_captured && begun->stream != CUDA_NO_STREAM; i++)
+        ebb__passages_add(&engine->table.blocks[scratch->blocks[i]].uses, &engine->streams,
+                          begun->stream, engine->order);
+    for (uint32_t i = 0; i < count; i++) {
+        if (engine->table.blocks[scratch->blocks[i]].is_small)
+            continue;
+        if (engine->plan.has_script) /* before, nobody asks where in it the program is */
+            ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
+        if (kept != i && i < CUDA_MOST_EVENTS_A_WORK)
+            scratch->events[kept] = scratch->events[i];
+        kept += i < CUDA_MOST_EVENTS_A_WORK;
+    }
+    ebb__cuda_note_plan(engine);
+    ebb__clock_work_begin(engine->clock, work->stream, scratch->events, kept, !work->is_captured);
+}
+
+/* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
+static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arrived, bool *ordered)
+{
+    if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
+        *arrived = begun->arrival == 0;
+        *ordered = true;
+        return;
+    }
+    /* Events first: behind a wait for an arrival they would depend on it. */
+    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
+    *arrived = await_arrival(engine, begun);
+}
+
+CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
+{
+    work->held_count = 0;
+    if (!ebb__cuda_lock(engine))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    struct begun begun = {.stream = CUDA_NO_STREAM};
+    bool fits = true, arrived = true, ordered = true;
+    if (!work->is_captured) {
+        begun.stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
+        if (begun.stream == CUDA_NO_STREAM)
+            ebb__cuda_news(engine, CUDA_NEWS_STREAMS);
+    }
+    work->order = ++engine->order;
+    engine->open_works++;
+    collect(engine, work, &begun);
+    make_chaos(engine);
+    if (begun.absent_units)
+        fits = fetch_absent(engine, &begun);
+    if (!fits && begun.all_units * EBB_CUDA_UNIT_BYTES > ebb__room_limit(&engine->room)) {
+        engine->too_large_bytes = begun.all_units * EBB_CUDA_UNIT_BYTES;
+        ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
+    }
+    look_at_blocks(engine, &begun);
+    if (!work->is_captured)
+        queue_waits(engine, &begun, &arrived, &ordered);
+    if (begun.stream != CUDA_NO_STREAM)
+        ebb__streams_begin(&engine->streams, begun.stream, work->order);
+    note_uses(engine, work, &begun);
+    sweep(engine);
+    ebb__cuda_unlock(engine);
+    if (!ordered)
+        wait_for_work(engine, &begun);
+    if (!arrived)
+        wait_for_arrival(engine, begun.arrival);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_queued)
+{
+    if (!ebb__cuda_lock(engine))
+        return;
+    uint32_t stream = CUDA_NO_STREAM;
+    if (!work->is_captured)
+        stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
+    ebb__clock_work_end(engine->clock, work->stream, is_queued);
+    if (stream != CUDA_NO_STREAM)
+        ebb__streams_end(&engine->streams, stream);
+    let_all_go(engine, work);
+    engine->open_works -= engine->open_works > 0;
+    make_chaos(engine);
+    ebb__cuda_unlock(engine);
+    /* No passage can be noted for it, so it ends here. */
+    if (stream == CUDA_NO_STREAM && !work->is_captured)
+        engine->config.driver->cuStreamSynchronize(work->stream);
+}
+
+/* ---- uses that no work names ----------------------------------------------------------------- */
+
+static void keep(struct ebb_cuda *engine, uint32_t block)
+{
+    struct cuda_block *entry = &engine->table.blocks[block];
+    entry->is_kept = 1;
+    if (entry->state == CUDA_BLOCK_ABSENT && ebb__room_make(&engine->room, entry->unit_count))
+        ebb__room_fetch(&engine->room, block, false);
+}
+
+void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
+{
+    if (!ebb__cuda_owns(engine, pointer) || !ebb__cuda_lock(engine))
+        return;
+    uint32_t block = ebb__cuda_find(engine, pointer);
+    if (block)
+        keep(engine, block);
+    ebb__cuda_unlock(engine);
+}
+
+void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
+{
+    if (!bytes || !ebb__cuda_lock(engine))
+        return;
+    CUdeviceptr last = address + bytes - 1, at = address;
+    for (;;) {
+        uint32_t block = ebb__cuda_find(engine, at);
+        const struct cuda_block *entry = &engine->table.blocks[block];
+        if (block)
+            keep(engine, block);
+        CUdeviceptr next = block && !entry->is_small
+                               ? entry->address + entry->unit_count * EBB_CUDA_UNIT_BYTES
+                               : (at / 512 + 1) * 512; /* no block is smaller */
+        if (next > last || next < at)
+            break;
+        at = next;
+    }
+    ebb__cuda_unlock(engine);
+}

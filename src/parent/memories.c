@@ -1,0 +1,147 @@
+/* The memories of a run, each with a budget of its own: the host's, and that of each device. */
+#include "parent/internal.h"
+
+#include "base/limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct fast_memory *ebb__memory_at(struct ebb_parent *parent, size_t index)
+{
+    if (index == 0)
+        return &parent->host;
+    return index <= parent->devices.count ? parent->devices.items[index - 1] : NULL;
+}
+
+enum ebb_status ebb__memory_open(const struct ebb_parent *parent, struct fast_memory *memory,
+                                 struct ebb_error *error)
+{
+    memory->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    /* No process of the run can truncate the file while others use it. */
+    uint64_t bytes = sizeof *memory->ledger;
+    if (memory->ledger_descriptor >= 0 && !ebb__memory_file_size(memory->ledger_descriptor, bytes))
+        bytes = EBB_LEDGER_LEAST_BYTES;
+    if (memory->ledger_descriptor < 0 || !ebb__memory_file_size(memory->ledger_descriptor, bytes) ||
+        fcntl(memory->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
+            0)
+        return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
+    memory->ledger = mmap(NULL, sizeof *memory->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          memory->ledger_descriptor, 0);
+    if (memory->ledger == MAP_FAILED) {
+        memory->ledger = NULL;
+        return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
+    }
+    memory->ledger->magic = EBB_LEDGER_MAGIC;
+    memory->ledger->slot_count =
+        (bytes - offsetof(struct ebb_ledger, slots)) / sizeof memory->ledger->slots[0];
+    bool known = parent->options.budget_fraction <= 0;
+    memory->budget.state = known ? BUDGET_GIVEN : BUDGET_OPEN;
+    atomic_store(&memory->ledger->budget_bytes, known ? parent->options.budget_bytes : UINT64_MAX);
+    atomic_store(&memory->ledger->in_force, known && parent->options.budget_bytes != UINT64_MAX);
+    return EBB_OK;
+}
+
+void ebb__memory_close(struct fast_memory *memory)
+{
+    ebb__lanes_fini(memory);
+    if (memory->ledger)
+        munmap(memory->ledger, sizeof *memory->ledger);
+    if (memory->ledger_descriptor >= 0)
+        close(memory->ledger_descriptor);
+}
+
+/* The speed of each wire of the device's link, in GT/s. 0: unknown. */
+static double link_speed(const char *bus)
+{
+    char path[128], text[64] = "";
+    size_t length = strlen(bus);
+    if (length == 0 || length > 32 || strspn(bus, "0123456789abcdefABCDEF:.") != length)
+        return 0;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/max_link_speed", bus);
+    for (char *letter = path; *letter; letter++)
+        *letter = (char)(*letter >= 'A' && *letter <= 'F' ? *letter + 'a' - 'A' : *letter);
+    FILE *file = fopen(path, "re");
+    if (file && !fgets(text, sizeof text, file))
+        text[0] = 0;
+    if (file)
+        fclose(file);
+    return strtod(text, NULL);
+}
+
+/* The machine that is assumed until transfers have been measured. */
+static const char *likely_machine(const struct fast_memory *memory)
+{
+    double speed = link_speed(memory->bus);
+    if (strstr(memory->name, "GH200") || strstr(memory->name, "GB200"))
+        return "nvlink";
+    if (strstr(memory->name, "H200"))
+        return "h200";
+    return speed >= 32 ? "pcie5" : speed >= 16 || speed == 0 ? "pcie4" : "pcie3";
+}
+
+/* The lines of a device's introduction. */
+static void take_lines(struct fast_memory *memory, const char *text)
+{
+    const struct {
+        char *to;
+        size_t bytes;
+    } lines[] = {{memory->id, sizeof memory->id},
+                 {memory->bus, sizeof memory->bus},
+                 {memory->name, sizeof memory->name}};
+    for (size_t i = 0; i < 3; i++) {
+        size_t length = strcspn(text, "\n");
+        snprintf(lines[i].to, lines[i].bytes, "%.*s", (int)length, text);
+        text += length + (text[length] == '\n');
+    }
+    for (size_t i = 0; i < 3; i++) /* it is shown to people */
+        for (char *letter = lines[i].to; *letter; letter++)
+            *letter = (char)(*letter < ' ' || *letter > '~' ? '?' : *letter);
+}
+
+/* Nobody can hold more than the device has. */
+static void limit_budget(struct ebb_parent *parent, struct fast_memory *memory)
+{
+    uint64_t budget = atomic_load(&memory->ledger->budget_bytes);
+    if (budget == UINT64_MAX || budget <= memory->bytes || memory->bytes == 0)
+        return;
+    ebb__parent_warn(parent, "%s has %.1f GiB, which is less than the budget", memory->name,
+                     (double)memory->bytes / (double)((uint64_t)1 << 30));
+    atomic_store(&memory->ledger->budget_bytes, memory->bytes);
+}
+
+struct fast_memory *ebb__memory_of_device(struct ebb_parent *parent,
+                                          const struct ebb_message *hello)
+{
+    struct ebb_error error;
+    char text[sizeof hello->text];
+    struct fast_memory *memory = calloc(1, sizeof *memory);
+    if (!memory)
+        return NULL;
+    snprintf(text, sizeof text, "%.*s", (int)sizeof hello->text - 1, hello->text);
+    memory->is_device = true;
+    memory->bytes = hello->limit_bytes;
+    memory->ledger_descriptor = -1;
+    take_lines(memory, text);
+    for (size_t i = 0; i < parent->devices.count; i++)
+        if (strcmp(parent->devices.items[i]->id, memory->id) == 0) {
+            free(memory);
+            return parent->devices.items[i];
+        }
+    if (parent->devices.count >= EBB_MOST_DEVICES ||
+        ebb__memory_open(parent, memory, &error) != EBB_OK ||
+        ebb__machine_named(likely_machine(memory), &memory->lanes.machine, &error) != EBB_OK ||
+        !ebb_vec_push(&parent->devices, memory)) {
+        ebb__memory_close(memory);
+        free(memory);
+        return NULL;
+    }
+    ebb__lanes_set(&memory->lanes.state, LANES_KNOWN);
+    limit_budget(parent, memory);
+    return memory;
+}

@@ -1,0 +1,41 @@
+/* Out of memory: the error comes, nothing else breaks, and memory that is released is there again.
+ *
+ * Options: --piece=N (bytes of an allocation).
+ */
+#include "words.h"
+
+enum { MOST = 4096 };
+
+int main(int count, char **arguments)
+{
+    size_t piece = (size_t)option(count, arguments, "piece", 1 << 20);
+    CUdeviceptr at[MOST];
+    size_t available, total, taken = 0;
+    words_open(0);
+    CHECK(cuMemGetInfo_v2(&available, &total));
+    CUresult result = CUDA_SUCCESS;
+    while (taken < MOST && (result = cuMemAlloc_v2(&at[taken], piece)) == CUDA_SUCCESS)
+        taken++;
+    EXPECT(taken == MOST || result == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(taken * piece <= available);
+    size_t left;
+    CHECK(cuMemGetInfo_v2(&left, &total));
+    EXPECT(left <= available - taken * piece || taken == 0);
+    unsigned words = (unsigned)(piece / 4), sample;
+    for (size_t i = 0; i < taken; i++)
+        CHECK(fill_words(at[i], words, (unsigned)i, NULL));
+    for (size_t i = 0; i < taken; i++) {
+        CHECK(cuMemcpyDtoH_v2(&sample, at[i] + piece - 4, 4));
+        EXPECT(sample == i + words - 1);
+    }
+    EXPECT(cuMemAlloc_v2(&at[0], SIZE_MAX / 2) == CUDA_ERROR_OUT_OF_MEMORY || taken == 0);
+    for (size_t i = 1; i < taken; i++)
+        CHECK(cuMemFree_v2(at[i]));
+    CUdeviceptr again;
+    if (taken > 1) {
+        CHECK(cuMemAlloc_v2(&again, piece));
+        CHECK(cuMemFree_v2(again));
+    }
+    printf("%zu allocations\n", taken);
+    return 0;
+}

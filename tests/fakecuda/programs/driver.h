@@ -1,0 +1,54 @@
+#ifndef PROGRAM_DRIVER_H
+#define PROGRAM_DRIVER_H
+
+/* What the programs of the driver API share. A failed call ends the program with exit code 3 and
+ * the name of the error.
+ */
+
+#include "../fakecuda.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(call) check_result((call), #call, __LINE__)
+
+static inline void check_result(CUresult result, const char *what, int line)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    const char *name = NULL;
+    cuGetErrorName(result, &name);
+    fprintf(stderr, "line %d: %.60s: %s\n", line, what, name ? name : "an unknown error");
+    exit(3);
+}
+
+static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static inline unsigned draw(uint64_t *state, unsigned most)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*state >> 33) % most;
+}
+
+/* The value of `--name=N`, or of an option without a value: 1. */
+static inline long option(int count, char **arguments, const char *name, long usual)
+{
+    size_t length = strlen(name);
+    for (int i = 1; i < count; i++) {
+        if (strncmp(arguments[i], "--", 2) || strncmp(arguments[i] + 2, name, length))
+            continue;
+        const char *rest = arguments[i] + 2 + length;
+        if (*rest == '=')
+            return atol(rest + 1);
+        if (!*rest)
+            return 1;
+    }
+    return usual;
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* Random programs on the CUDA engine with the fake driver: one child for each seed.
+ *
+ *     fuzz_cuda [--seeds N] [--first S] [--jobs J] [--show]
+ *
+ * A seed gives the program, its threads and streams, the budget, and the schedule of the fake. The
+ * child fails if a byte differs from a serial run, if the driver would have refused a call, if the
+ * device ever has more bytes than the budget, if it hangs, or by a signal. */
+#include "cuda_program.h"
+
+struct run {
+    uint64_t seed;
+    struct shape shape;
+    uint64_t budget_bytes;
+    bool show;
+};
+
+static struct run run_of(uint64_t seed)
+{
+    struct actor dice = {.random = seed * 77};
+    struct run run = {.seed = seed};
+    run.shape.threads = draw(&dice, 3) ? 1 : 1 + draw(&dice, 4);
+    run.shape.streams = 1 + draw(&dice, MOST_STREAMS);
+    run.shape.steps = 60 + draw(&dice, 200);
+    run.shape.most_bytes = (uint64_t)(1 + draw(&dice, 7)) << 20;
+    run.budget_bytes = ((uint64_t)(12 + draw(&dice, 20)) << 20) * run.shape.threads;
+    run.shape.live_bytes = run.budget_bytes / run.shape.threads / 2 * (1 + draw(&dice, 4));
+    run.shape.hidden = draw(&dice, 2);
+    run.shape.async = draw(&dice, 2);
+    run.shape.graphs = draw(&dice, 3) == 0;
+    run.shape.dies = draw(&dice, 2);
+    run.shape.legacy = draw(&dice, 3) == 0;
+    return run;
+}
+
+static void body(void *context)
+{
+    struct run *run = context;
+    struct rig rig;
+    char text[3][64];
+    snprintf(text[0], sizeof text[0], "FAKECUDA_SEED=%llu", (unsigned long long)run->seed);
+    snprintf(text[1], sizeof text[1], "FAKECUDA_BUDGET=%llu",
+             (unsigned long long)run->budget_bytes);
+    snprintf(text[2], sizeof text[2], "FAKECUDA_LAZY_US=%d", run->seed % 3 ? 200 : 3000);
+    for (unsigned i = 0; i < 3; i++)
+        putenv(text[i]);
+    rig_init(&rig, run->budget_bytes);
+    rig.config.chaos_seed = run->seed % 4 ? run->seed : 0;
+    rig_start_at(&rig, run->seed % 5 ? 1 : UINT32_MAX - 20);
+    unsigned ooms = program_run(&rig, &run->shape, run->seed);
+    struct ebb_counters *counters = &rig.ring->counters;
+    if (run->show)
+        fprintf(stderr,
+                "seed %llu: threads %u, streams %u, steps %u, budget %llu MiB, live %llu MiB: out "
+                "%llu MiB, in %llu MiB, evictions %llu, peak %llu MiB, stall %llu us, no memory %u "
+                "times\n",
+                (unsigned long long)run->seed, run->shape.threads, run->shape.streams,
+                run->shape.steps, (unsigned long long)run->budget_bytes >> 20,
+                (unsigned long long)run->shape.live_bytes >> 20,
+                (unsigned long long)atomic_load(&counters->moved_out_bytes) >> 20,
+                (unsigned long long)atomic_load(&counters->moved_in_bytes) >> 20,
+                (unsigned long long)atomic_load(&counters->reactive_evictions),
+                (unsigned long long)atomic_load(&rig.ledger->peak_bytes) >> 20,
+                (unsigned long long)atomic_load(&counters->stall_ns) / 1000, ooms);
+    RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= run->budget_bytes);
+    RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
+    rig_stop(&rig);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seeds = 20, first = 1;
+    bool show = false;
+    unsigned failed = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--show"))
+            show = true;
+        else if (i + 1 < argc && !strcmp(argv[i], "--seeds"))
+            seeds = strtoull(argv[++i], NULL, 10);
+        else if (i + 1 < argc && !strcmp(argv[i], "--first"))
+            first = strtoull(argv[++i], NULL, 10);
+        else
+            return fprintf(stderr, "usage: fuzz_cuda [--seeds N] [--first S] [--show]\n"), 2;
+    }
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        struct run run = run_of(seed);
+        run.show = show;
+        int status = rig_child(NULL, body, &run, 60);
+        if (status) {
+            fprintf(stderr, "fuzz_cuda: seed %llu failed: status %d\n", (unsigned long long)seed,
+                    status);
+            failed++;
+        }
+    }
+    printf("%llu seeds, %u failed\n", (unsigned long long)seeds, failed);
+    return failed != 0;
+}

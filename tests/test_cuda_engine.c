@@ -1,0 +1,654 @@
+/* The engine on the fake driver, one property at a time. Random programs: fuzz_cuda. */
+#include "base/clock.h"
+#include "base/tuning.h"
+#include "cuda_program.h"
+
+// clang-format off
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+// clang-format on
+
+#define MIB ((uint64_t)1 << 20)
+
+static void set_patience(const char *value)
+{
+    char text[64];
+    struct ebb_error error;
+    snprintf(text, sizeof text, "cuda_patience_ns=%s", value);
+    RIG_MUST(ebb__tuning_set(text, &error) == EBB_OK);
+}
+
+/* ---- kernels that wait ----------------------------------------------------------------------- */
+
+static _Atomic int gate_is_open, gate_was_reached, peer_has_run;
+
+static void kernel_gate(struct fakecuda_kernel *k)
+{
+    atomic_store(&gate_was_reached, 1);
+    while (!atomic_load(&gate_is_open))
+        fakecuda_yield(k);
+}
+
+static void kernel_await_peer(struct fakecuda_kernel *k)
+{
+    fakecuda_read(k, fakecuda_pointer(k, 0), 4);
+    while (!atomic_load(&peer_has_run))
+        fakecuda_yield(k);
+}
+
+static void kernel_peer(struct fakecuda_kernel *k)
+{
+    fakecuda_read(k, fakecuda_pointer(k, 0), 4);
+    atomic_store(&peer_has_run, 1);
+}
+
+static const unsigned short pointer_sizes[] = {8};
+static const struct fakecuda_entry waiting_kernels[] = {
+    {"gate", kernel_gate, 0, NULL},
+    {"await_peer", kernel_await_peer, 1, pointer_sizes},
+    {"peer", kernel_peer, 1, pointer_sizes}};
+static const struct fakecuda_image waiting_image = {FAKECUDA_MAGIC, 3, waiting_kernels, 0, NULL};
+
+static CUfunction waiting(struct rig *rig, const char *name)
+{
+    static CUmodule module;
+    CUfunction function;
+    if (!module)
+        RIG_OK(rig->call.cuModuleLoadData(&module, &waiting_image));
+    RIG_OK(rig->call.cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+/* ---- a block with known contents ------------------------------------------------------------- */
+
+struct known {
+    CUdeviceptr address;
+    uint64_t bytes;
+    uint32_t salt;
+};
+
+static CUresult known_alloc(struct rig *rig, struct known *known, uint64_t bytes)
+{
+    *known = (struct known){.bytes = bytes};
+    return ebb__cuda_alloc(rig->engine, bytes, EBB_CUDA_NO_STREAM, &known->address);
+}
+
+static void known_fill(struct rig *rig, struct known *known, CUstream stream, uint32_t salt)
+{
+    void *parameters[] = {&known->address, &known->bytes, &salt};
+    struct ebb_cuda_use use = {known->address, 0, EBB_ACCESS_WRITE};
+    known->salt = salt;
+    RIG_OK(rig_launch(rig, rig_function(rig, "fill"), stream, parameters, &use, 1, false));
+}
+
+static void known_use(struct rig *rig, const struct known *known, const char *kernel,
+                      CUstream stream)
+{
+    CUdeviceptr address = known->address;
+    void *parameters[] = {&address};
+    struct ebb_cuda_use use = {address, 0, EBB_ACCESS_READ};
+    RIG_OK(rig_launch(rig, waiting(rig, kernel), stream, parameters, &use, 1, false));
+}
+
+static void known_check(struct rig *rig, const struct known *known, CUstream stream)
+{
+    uint32_t words[WORDS];
+    for (unsigned place = 0; place < PLACES; place++) {
+        CUdeviceptr from = place_of(known->address, known->bytes, place);
+        struct ebb_cuda_use use = {from, sizeof words, EBB_ACCESS_READ};
+        struct ebb_cuda_work work = {
+            .kind = EBB_CUDA_COPY, .stream = stream, .uses = &use, .use_count = 1};
+        ebb__cuda_begin(rig->engine, &work);
+        RIG_OK(rig->call.cuMemcpyDtoHAsync_v2(words, from, sizeof words, stream));
+        ebb__cuda_end(rig->engine, &work, true);
+        RIG_OK(rig->driver.cuStreamSynchronize(stream));
+        for (unsigned i = 0; i < WORDS; i++)
+            RIG_MUST(words[i] == filled(known->salt, place, i));
+    }
+}
+
+static void start(struct rig *rig, uint64_t budget_bytes)
+{
+    rig_init(rig, budget_bytes);
+    rig_start(rig);
+    RIG_OK(rig->call.cuModuleLoadData(&rig->module, &program_image));
+}
+
+static CUstream new_stream(struct rig *rig)
+{
+    CUstream stream;
+    RIG_OK(rig->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+/* ---- nothing waits for the device ------------------------------------------------------------ */
+
+static void still_body(void *unused)
+{
+    struct rig rig;
+    struct known known[12];
+    (void)unused;
+    set_patience("60s");
+    start(&rig, 16 * MIB);
+    CUstream stream = new_stream(&rig), other = new_stream(&rig);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), stream, NULL, NULL, 0, false));
+    uint64_t since_ns = ebb__now_ns();
+    for (unsigned i = 0; i < 12; i++) { /* three times the budget: evictions */
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    for (unsigned i = 0; i < 12; i++) { /* fetches, on either stream */
+        if (i % 2) {
+            struct known again = known[i];
+            known_fill(&rig, &again, stream, i);
+        }
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        struct known brief;
+        RIG_OK(known_alloc(&rig, &brief, (1 + i % 3) * MIB));
+        known_fill(&rig, &brief, i % 2 ? stream : other, i);
+        RIG_MUST(ebb__cuda_free(rig.engine, brief.address, EBB_CUDA_NO_STREAM));
+    }
+    RIG_MUST(ebb__now_ns() - since_ns < 5000000000u);
+    RIG_MUST(rig.driver.cuStreamDestroy_v2 &&
+             rig.call.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    atomic_store(&gate_is_open, 1);
+    for (unsigned i = 0; i < 12; i++)
+        known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) > 0);
+    rig_stop(&rig);
+}
+
+static void test_calls_return_while_the_device_stands_still(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=16M", NULL};
+    assert_int_equal(rig_child(settings, still_body, NULL, 60), 0);
+}
+
+/* ---- kernels that wait for kernels ----------------------------------------------------------- */
+
+static void peers_body(void *unused)
+{
+    struct rig rig;
+    struct known a, b, c;
+    (void)unused;
+    set_patience("50ms");
+    start(&rig, 10 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    known_fill(&rig, &a, one, 1);
+    RIG_OK(known_alloc(&rig, &b, 4 * MIB));
+    known_fill(&rig, &b, two, 2);
+    RIG_OK(known_alloc(&rig, &c, 4 * MIB)); /* a leaves */
+    known_fill(&rig, &c, two, 3);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    /* a comes back and stays in use until the peer has run. The peer needs b, whose place a took,
+     * and c must leave first; then a itself would have to. */
+    known_use(&rig, &a, "await_peer", one);
+    known_use(&rig, &b, "peer", two);
+    known_use(&rig, &c, "peer", two);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    for (unsigned i = 0; i < 3; i++) { /* what strayed comes back */
+        known_check(&rig, &a, one);
+        known_check(&rig, &b, two);
+        known_check(&rig, &c, two);
+    }
+    rig_stop(&rig);
+}
+
+static void test_peers_end_although_memory_is_short(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=10M", NULL};
+    assert_int_equal(rig_child(settings, peers_body, NULL, 60), 0);
+}
+
+/* The only block that could leave is used by a kernel that waits for the one that needs room. */
+static void tight_peers_body(void *unused)
+{
+    struct rig rig;
+    struct known a, b;
+    (void)unused;
+    set_patience("50ms");
+    start(&rig, 6 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &b, 4 * MIB));
+    known_fill(&rig, &b, two, 2);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB)); /* b leaves */
+    known_fill(&rig, &a, one, 1);
+    known_use(&rig, &a, "await_peer", one);
+    known_use(&rig, &b, "peer", two); /* a must leave, and cannot before this has run */
+    RIG_OK(rig.call.cuCtxSynchronize());
+    RIG_MUST(ebb__mover_has_strays(rig.engine->mover));
+    known_check(&rig, &a, one);
+    known_check(&rig, &b, two);
+    known_check(&rig, &b, two);
+    RIG_MUST(!ebb__mover_is_stray(
+        rig.engine->mover,
+        rig.engine->table.blocks[ebb__cuda_find(rig.engine, b.address)].first_unit, 2));
+    rig_stop(&rig);
+}
+
+static void test_patience_ends_and_strays_return(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=6M", NULL};
+    assert_int_equal(rig_child(settings, tight_peers_body, NULL, 60), 0);
+}
+
+/* ---- the ladder ------------------------------------------------------------------------------ */
+
+static void ladder_body(void *unused)
+{
+    struct rig rig;
+    struct known kept, other;
+    (void)unused;
+    set_patience("200ms");
+    start(&rig, 8 * MIB);
+    CUstream stream = new_stream(&rig);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), stream, NULL, NULL, 0, false));
+    RIG_OK(known_alloc(&rig, &kept, 6 * MIB));
+    known_fill(&rig, &kept, stream, 1);
+    ebb__cuda_reach(rig.engine, kept.address + 5);
+    uint64_t since_ns = ebb__now_ns();
+    RIG_MUST(known_alloc(&rig, &other, 4 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    RIG_MUST(known_alloc(&rig, &other, 400 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    RIG_MUST(known_alloc(&rig, &other, SIZE_MAX / 2) == CUDA_ERROR_OUT_OF_MEMORY);
+    RIG_MUST(ebb__cuda_alloc(rig.engine, 0, EBB_CUDA_NO_STREAM, &other.address) ==
+             CUDA_ERROR_INVALID_VALUE);
+    RIG_MUST(ebb__now_ns() - since_ns < 5000000000u);
+    RIG_OK(known_alloc(&rig, &other, 2 * MIB)); /* nothing has changed by the failures */
+    atomic_store(&gate_is_open, 1);
+    known_check(&rig, &kept, stream);
+    size_t free_bytes, total_bytes;
+    ebb__cuda_memory(rig.engine, &free_bytes, &total_bytes);
+    RIG_MUST(total_bytes == 8 * MIB && free_bytes == 0);
+    rig_stop(&rig);
+}
+
+static void test_out_of_memory_is_an_answer(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    assert_int_equal(rig_child(settings, ladder_body, NULL, 60), 0);
+}
+
+static void host_full_body(void *unused)
+{
+    struct rig rig;
+    struct known known[4];
+    (void)unused;
+    rig_init(&rig, 8 * MIB);
+    rig.config.host_budget_bytes = 4 * MIB;
+    rig_start(&rig);
+    RIG_OK(rig.call.cuModuleLoadData(&rig.module, &program_image));
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 3; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    RIG_MUST(known_alloc(&rig, &known[3], 4 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    RIG_MUST(strstr(rig.warned, "host memory is full"));
+    for (unsigned i = 0; i < 3; i++)
+        known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&rig.ring->counters.store_peak_bytes) <= 4 * MIB);
+    rig_stop(&rig);
+}
+
+static void test_host_budget_ends_evictions(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    assert_int_equal(rig_child(settings, host_full_body, NULL, 60), 0);
+}
+
+static void large_body(void *unused)
+{
+    struct rig rig;
+    struct known known[4];
+    struct ebb_cuda_use uses[4];
+    (void)unused;
+    start(&rig, 8 * MIB);
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 4; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+        uses[i] = (struct ebb_cuda_use){known[i].address, 0, EBB_ACCESS_READ};
+    }
+    struct ebb_cuda_work work = {
+        .kind = EBB_CUDA_KERNEL, .stream = stream, .uses = uses, .use_count = 4};
+    RIG_MUST(ebb__cuda_begin(rig.engine, &work) == CUDA_ERROR_OUT_OF_MEMORY);
+    ebb__cuda_end(rig.engine, &work, true);
+    RIG_MUST(strstr(rig.warned, "16.0 MiB"));
+    for (unsigned i = 0; i < 4; i++)
+        known_check(&rig, &known[i], stream);
+    rig_stop(&rig);
+}
+
+static void test_work_beyond_the_budget_is_served(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    assert_int_equal(rig_child(settings, large_body, NULL, 60), 0);
+}
+
+/* ---- what only the mover destroys ------------------------------------------------------------ */
+
+/* A kernel that nobody announces writes to a new block while the mover has not yet discarded what
+ * was there before. */
+static void discard_body(void *unused)
+{
+    struct rig rig;
+    struct known old[3], fresh;
+    (void)unused;
+    set_patience("60s");
+    start(&rig, 8 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    for (unsigned i = 0; i < 3; i++) {
+        RIG_OK(known_alloc(&rig, &old[i], (i ? 2 : 4) * MIB));
+        known_fill(&rig, &old[i], one, i);
+    }
+    ebb__cuda_reach(rig.engine, old[1].address);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), one, NULL, NULL, 0, false));
+    known_fill(&rig, &old[0], one, 0); /* behind the gate */
+    known_fill(&rig, &old[2], one, 2);
+    RIG_MUST(ebb__cuda_free(rig.engine, old[0].address, one));
+    RIG_MUST(ebb__cuda_free(rig.engine, old[2].address, one));
+    RIG_OK(known_alloc(&rig, &fresh, 6 * MIB)); /* no cached run is so large: they are dropped */
+    uint32_t salt = 50;
+    void *parameters[] = {&fresh.address, &fresh.bytes, &salt};
+    fresh.salt = salt;
+    RIG_OK(rig_launch(&rig, rig_function(&rig, "fill"), two, parameters, NULL, 0, false));
+    atomic_store(&gate_is_open, 1);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    for (unsigned round = 0; round < 3; round++) {
+        usleep(2000);
+        known_check(&rig, &fresh, two);
+        known_check(&rig, &old[1], one);
+    }
+    rig_stop(&rig);
+}
+
+static void test_new_contents_are_not_discarded(void **state)
+{
+    (void)state;
+    for (unsigned seed = 0; seed < 10; seed++) {
+        char text[32];
+        const char *settings[] = {"FAKECUDA_BUDGET=8M", text, NULL};
+        snprintf(text, sizeof text, "FAKECUDA_SEED=%u", seed);
+        assert_int_equal(rig_child(settings, discard_body, NULL, 60), 0);
+    }
+}
+
+/* ---- the driver lacks or refuses something --------------------------------------------------- */
+
+struct fault_case {
+    const char *faults;
+    bool lacks_memory_ops, lacks_optional, is_native;
+};
+
+static const struct shape small_shape = {.threads = 2,
+                                         .streams = 2,
+                                         .steps = 150,
+                                         .live_bytes = 16 * MIB,
+                                         .most_bytes = 4 * MIB,
+                                         .hidden = true,
+                                         .dies = true};
+
+static void fault_body(void *context)
+{
+    const struct fault_case *fault = context;
+    struct rig rig;
+    set_patience("50ms");
+    rig_init(&rig, (fault->is_native ? 80 : 32) * MIB);
+    rig.config.chaos_seed = 7;
+    if (fault->lacks_memory_ops) {
+        rig.driver.cuStreamWaitValue32_v2 = NULL;
+        rig.driver.cuStreamWriteValue32_v2 = NULL;
+    }
+    if (fault->lacks_optional) {
+        rig.driver.cuMemDiscardBatchAsync = NULL;
+        rig.driver.cuStreamCreateWithPriority = NULL;
+        rig.driver.cuStreamGetCtx = NULL;
+        rig.driver.cuThreadExchangeStreamCaptureMode = NULL;
+    }
+    if (fault->is_native)
+        rig.config.backing = EBB_CUDA_NATIVE;
+    rig_start(&rig);
+    struct shape shape = small_shape;
+    if (fault->is_native)
+        shape.hidden = false;
+    unsigned ooms = program_run(&rig, &shape, 11);
+    if (fault->lacks_memory_ops)
+        RIG_MUST(strstr(rig.warned, "wait for transfers"));
+    (void)ooms;
+    rig_stop(&rig);
+}
+
+static void run_fault(const struct fault_case *fault)
+{
+    char text[128];
+    const char *settings[] = {fault->is_native ? "FAKECUDA_BUDGET=80M" : "FAKECUDA_BUDGET=32M",
+                              "FAKECUDA_MEMORY=1G", text, NULL};
+    snprintf(text, sizeof text, "FAKECUDA_FAULTS=%s", fault->faults ? fault->faults : "");
+    assert_int_equal(rig_child(settings, fault_body, (void *)(uintptr_t)fault, 100), 0);
+}
+
+static void test_faults_of_the_driver(void **state)
+{
+    (void)state;
+    static const struct fault_case cases[] = {
+        {.faults = "prefetch:3"},   {.faults = "prefetch:5%"}, {.faults = "prefetch:2+"},
+        {.faults = "event:9%"},     {.faults = "managed:2+"},  {.faults = "copy-late:7%"},
+        {.lacks_memory_ops = true}, {.lacks_optional = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_fault(&cases[i]);
+}
+
+static void test_native_memory_never_moves(void **state)
+{
+    (void)state;
+    static const struct fault_case cases[] = {{.is_native = true},
+                                              {.is_native = true, .faults = "create:9%"},
+                                              {.is_native = true, .faults = "map:11%"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_fault(&cases[i]);
+}
+
+static void create_body(void *unused)
+{
+    struct rig rig;
+    struct ebb_error error = {0};
+    (void)unused;
+    rig_init(&rig, 16 * MIB);
+    enum ebb_status status = ebb__cuda_create(&rig.config, &rig.engine, &error);
+    RIG_MUST(status != EBB_OK && error.why[0]);
+}
+
+static void test_creation_fails_cleanly(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"FAKECUDA_FAULTS=host:1",   "FAKECUDA_FAULTS=stream:2",
+                                        "FAKECUDA_FAULTS=stream:3", "FAKECUDA_FAULTS=event:1",
+                                        "FAKECUDA_FAULTS=event:2",  "FAKECUDA_NO_CONCURRENT=1"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *settings[] = {cases[i], NULL};
+        assert_int_equal(rig_child(settings, create_body, NULL, 20), 0);
+    }
+}
+
+/* ---- the end of the context ------------------------------------------------------------------ */
+
+static void abandon_body(void *unused)
+{
+    struct rig rig;
+    struct known known[4];
+    (void)unused;
+    start(&rig, 8 * MIB);
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 4; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    pid_t child = fork();
+    if (child == 0) { /* must make no call of the driver, and not hang */
+        struct ebb_cuda_work work = {.stream = stream};
+        CUdeviceptr address;
+        alarm(10);
+        ebb__cuda_abandon(rig.engine);
+        int bad = ebb__cuda_alloc(rig.engine, 100, EBB_CUDA_NO_STREAM, &address) == CUDA_SUCCESS;
+        bad |= ebb__cuda_free(rig.engine, known[0].address, EBB_CUDA_NO_STREAM);
+        ebb__cuda_begin(rig.engine, &work);
+        ebb__cuda_end(rig.engine, &work, false);
+        _exit(bad);
+    }
+    int status;
+    RIG_MUST(waitpid(child, &status, 0) == child && status == 0);
+    for (unsigned i = 0; i < 4; i++)
+        known_check(&rig, &known[i], stream);
+    ebb__cuda_abandon(rig.engine);
+    RIG_MUST(ebb__cuda_alloc(rig.engine, 100, EBB_CUDA_NO_STREAM, &known[0].address) ==
+             CUDA_ERROR_NOT_INITIALIZED);
+    rig_stop(&rig);
+}
+
+static void test_abandoned_engine_is_quiet(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_child(NULL, abandon_body, NULL, 60), 0);
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static void addresses_body(void *unused)
+{
+    struct rig rig;
+    struct known small, large;
+    CUdeviceptr base;
+    size_t bytes;
+    (void)unused;
+    start(&rig, 64 * MIB);
+    RIG_OK(known_alloc(&rig, &small, 1000));
+    RIG_OK(known_alloc(&rig, &large, 3 * MIB + 5));
+    RIG_MUST(ebb__cuda_owns(rig.engine, large.address + 4 * MIB));
+    RIG_MUST(!ebb__cuda_owns(rig.engine, 0) && !ebb__cuda_owns(rig.engine, UINT64_MAX));
+    RIG_MUST(ebb__cuda_range(rig.engine, large.address + 3 * MIB + 4, &base, &bytes));
+    RIG_MUST(base == large.address && bytes == 3 * MIB + 5);
+    RIG_MUST(!ebb__cuda_range(rig.engine, large.address + 3 * MIB + 5, &base, &bytes));
+    RIG_MUST(ebb__cuda_range(rig.engine, small.address + 999, &base, &bytes) && bytes == 1000);
+    RIG_MUST(!ebb__cuda_range(rig.engine, small.address + 1024, &base, &bytes));
+    RIG_MUST(!ebb__cuda_free(rig.engine, large.address + 1, EBB_CUDA_NO_STREAM));
+    RIG_MUST(ebb__cuda_free(rig.engine, large.address, EBB_CUDA_NO_STREAM));
+    RIG_MUST(!ebb__cuda_free(rig.engine, large.address, EBB_CUDA_NO_STREAM));
+    RIG_MUST(ebb__cuda_free(rig.engine, small.address, EBB_CUDA_NO_STREAM));
+    RIG_MUST(!ebb__cuda_free(rig.engine, small.address, EBB_CUDA_NO_STREAM));
+    struct known again;
+    RIG_OK(known_alloc(&rig, &again, 4 * MIB)); /* the same units, cached */
+    RIG_MUST(again.address == large.address);
+    rig_stop(&rig);
+}
+
+static void test_addresses(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_child(NULL, addresses_body, NULL, 60), 0);
+}
+
+/* A work with more blocks than it can note itself. */
+static void many_body(void *unused)
+{
+    enum { COUNT = 100 };
+    static struct known known[COUNT];
+    static struct ebb_cuda_use uses[COUNT];
+    struct rig rig;
+    (void)unused;
+    start(&rig, 128 * MIB);
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < COUNT; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], i % 3 ? 5000 : MIB));
+        known_fill(&rig, &known[i], stream, i);
+        uses[i] = (struct ebb_cuda_use){known[i].address, 0, EBB_ACCESS_READ};
+    }
+    for (unsigned round = 0; round < 3; round++) {
+        struct ebb_cuda_work a = {.stream = stream, .uses = uses, .use_count = COUNT}, b = a;
+        RIG_OK(ebb__cuda_begin(rig.engine, &a));
+        b.use_count = 50;
+        RIG_OK(ebb__cuda_begin(rig.engine, &b));
+        for (unsigned i = 0; i < COUNT; i++)
+            RIG_MUST(rig.engine->table.blocks[ebb__cuda_find(rig.engine, known[i].address)].holds ==
+                     1 + (i < 50));
+        ebb__cuda_end(rig.engine, &a, true);
+        ebb__cuda_end(rig.engine, &b, true);
+        for (unsigned i = 0; i < COUNT; i++)
+            RIG_MUST(!rig.engine->table.blocks[ebb__cuda_find(rig.engine, known[i].address)].holds);
+    }
+    rig_stop(&rig);
+}
+
+static void test_a_work_with_many_blocks(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_child(NULL, many_body, NULL, 60), 0);
+}
+
+/* ---- a smaller budget ------------------------------------------------------------------------ */
+
+static void trim_body(void *unused)
+{
+    struct rig rig;
+    struct known known[4];
+    (void)unused;
+    start(&rig, 16 * MIB);
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 4; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    atomic_store(&rig.ledger->budget_bytes, 8 * MIB);
+    ebb__cuda_trim(rig.engine);
+    for (unsigned i = 0; i < 2000 && atomic_load(&rig.ledger->held_bytes) > 8 * MIB; i++)
+        usleep(1000);
+    RIG_MUST(atomic_load(&rig.ledger->held_bytes) <= 8 * MIB);
+    ebb__cuda_shrink(rig.engine, 8 * MIB);
+    for (unsigned i = 0; i < 2000 && atomic_load(&rig.ledger->held_bytes) > 0; i++)
+        usleep(1000);
+    RIG_MUST(atomic_load(&rig.ledger->held_bytes) == 0);
+    for (unsigned i = 0; i < 4; i++)
+        known_check(&rig, &known[i], stream);
+    rig_stop(&rig);
+}
+
+static void test_a_smaller_budget(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_child(NULL, trim_body, NULL, 60), 0);
+}
+
+/* With an argument: the tests of that name, with * and ?. */
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_a_work_with_many_blocks),
+        cmocka_unit_test(test_calls_return_while_the_device_stands_still),
+        cmocka_unit_test(test_peers_end_although_memory_is_short),
+        cmocka_unit_test(test_patience_ends_and_strays_return),
+        cmocka_unit_test(test_out_of_memory_is_an_answer),
+        cmocka_unit_test(test_host_budget_ends_evictions),
+        cmocka_unit_test(test_work_beyond_the_budget_is_served),
+        cmocka_unit_test(test_new_contents_are_not_discarded),
+        cmocka_unit_test(test_a_smaller_budget),
+        cmocka_unit_test(test_creation_fails_cleanly),
+        cmocka_unit_test(test_faults_of_the_driver),
+        cmocka_unit_test(test_native_memory_never_moves),
+        cmocka_unit_test(test_abandoned_engine_is_quiet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
