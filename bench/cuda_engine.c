@@ -2,8 +2,9 @@
  *
  *     bench_cuda_engine
  *
- * Prints ns per call: begin and end of a work with 8 blocks when nothing is due, with 1 to 4
- * threads; allocation and free of cached ranges, large and small. The median and the least of 9 runs. */
+ * Prints ns for a pair of calls. Begin and end of a work have 8 blocks, with nothing due.
+ * Allocations and frees are of cached ranges. The median and the least of 9 runs.
+ */
 #include "base/clock.h"
 #include "cuda/internal.h"
 

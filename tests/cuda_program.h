@@ -294,7 +294,7 @@ static void copy_in(struct actor *actor, struct item *item, const void *from, si
     struct ebb_cuda_work work = {
         .kind = EBB_CUDA_COPY, .stream = stream_of(actor, stream), .uses = &use, .use_count = 1};
     follow_item(actor, item, stream);
-    ebb__cuda_begin(actor->rig->engine, &work);
+    rig_begin(actor->rig, &work);
     CUresult result =
         actor->rig->call.cuMemcpyHtoDAsync_v2(item->address, from, bytes, stream_of(actor, stream));
     ebb__cuda_end(actor->rig->engine, &work, result == CUDA_SUCCESS);
@@ -360,7 +360,7 @@ static void check_item(struct actor *actor, struct item *item, unsigned stream)
                                      .stream = stream_of(actor, stream),
                                      .uses = &use,
                                      .use_count = 1};
-        ebb__cuda_begin(actor->rig->engine, &work);
+        rig_begin(actor->rig, &work);
         CUresult result = actor->rig->call.cuMemcpyDtoHAsync_v2(words, from, sizeof words,
                                                                 stream_of(actor, stream));
         ebb__cuda_end(actor->rig->engine, &work, result == CUDA_SUCCESS);
@@ -435,7 +435,7 @@ static void launch_graph(struct actor *actor)
                                  .stream = stream_of(actor, stream),
                                  .uses = uses,
                                  .use_count = count};
-    ebb__cuda_begin(actor->rig->engine, &work);
+    rig_begin(actor->rig, &work);
     CUresult result = actor->rig->call.cuGraphLaunch(actor->graph, stream_of(actor, stream));
     ebb__cuda_end(actor->rig->engine, &work, result == CUDA_SUCCESS);
     RIG_OK(result);

@@ -51,6 +51,7 @@ struct rig {
     struct ebb_cuda *engine;
     CUmodule module;
     void *module_owner;
+    _Atomic unsigned unfit; /* works whose blocks did not all fit */
     char warned[512];
 };
 
@@ -160,6 +161,12 @@ static inline CUfunction rig_function(struct rig *rig, const char *name)
     return function;
 }
 
+static inline void rig_begin(struct rig *rig, struct ebb_cuda_work *work)
+{
+    if (ebb__cuda_begin(rig->engine, work) != CUDA_SUCCESS)
+        atomic_fetch_add(&rig->unfit, 1);
+}
+
 /* A launch as the library before the driver makes it. */
 static inline CUresult rig_launch(struct rig *rig, CUfunction function, CUstream stream,
                                   void **parameters, const struct ebb_cuda_use *uses, size_t count,
@@ -170,7 +177,7 @@ static inline CUresult rig_launch(struct rig *rig, CUfunction function, CUstream
                                  .is_captured = is_captured,
                                  .uses = uses,
                                  .use_count = count};
-    ebb__cuda_begin(rig->engine, &work);
+    rig_begin(rig, &work);
     CUresult result =
         rig->call.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
     ebb__cuda_end(rig->engine, &work, result == CUDA_SUCCESS);

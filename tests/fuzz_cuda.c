@@ -3,8 +3,8 @@
  *     fuzz_cuda [--seeds N] [--first S] [--jobs J] [--show]
  *
  * A seed gives the program, its threads and streams, the budget, and the schedule of the fake. The
- * child fails if a byte differs from a serial run, if the driver would have refused a call, if the
- * device ever has more bytes than the budget, if it hangs, or by a signal. */
+ * child fails if a byte differs from a serial run, or if the driver would have refused a call. It
+ * also fails if the device ever has more bytes than the budget, and if it hangs. */
 #include "cuda_program.h"
 
 struct run {
@@ -12,6 +12,7 @@ struct run {
     struct shape shape;
     uint64_t budget_bytes;
     bool show;
+    char report[64], marker[64]; /* files: of the fake, and one that goes if a work is too large */
 };
 
 static struct run run_of(uint64_t seed)
@@ -32,16 +33,33 @@ static struct run run_of(uint64_t seed)
     return run;
 }
 
+/* A counter of the fake's report. */
+static uint64_t reported(const char *path, const char *counter)
+{
+    char text[8192], key[64];
+    FILE *file = fopen(path, "r");
+    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[bytes] = 0;
+    if (file)
+        fclose(file);
+    snprintf(key, sizeof key, "\"%s\": ", counter);
+    const char *at = strstr(text, key);
+    RIG_MUST(at);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
 static void body(void *context)
 {
     struct run *run = context;
     struct rig rig;
-    char text[3][64];
+    char text[5][128];
     snprintf(text[0], sizeof text[0], "FAKECUDA_SEED=%llu", (unsigned long long)run->seed);
     snprintf(text[1], sizeof text[1], "FAKECUDA_BUDGET=%llu",
              (unsigned long long)run->budget_bytes);
     snprintf(text[2], sizeof text[2], "FAKECUDA_LAZY_US=%d", run->seed % 3 ? 200 : 3000);
-    for (unsigned i = 0; i < 3; i++)
+    snprintf(text[3], sizeof text[3], "FAKECUDA_RACES=%d", (int)(run->seed % 2));
+    snprintf(text[4], sizeof text[4], "FAKECUDA_REPORT=%s", run->report);
+    for (unsigned i = 0; i < 5; i++)
         putenv(text[i]);
     rig_init(&rig, run->budget_bytes);
     rig.config.chaos_seed = run->seed % 4 ? run->seed : 0;
@@ -63,7 +81,17 @@ static void body(void *context)
                 (unsigned long long)atomic_load(&counters->stall_ns) / 1000, ooms);
     RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= run->budget_bytes);
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
+    if (atomic_load(&rig.unfit))
+        unlink(run->marker); /* more than fits at a time: some of it is used over the bus */
     rig_stop(&rig);
+}
+
+/* What is announced is on the device when it is used. */
+static bool is_local(const struct run *run)
+{
+    bool fits = access(run->marker, F_OK) == 0;
+    return run->shape.hidden || run->shape.graphs || !fits ||
+           (reported(run->report, "remote_accesses") == 0 && reported(run->report, "faults") == 0);
 }
 
 int main(int argc, char **argv)
@@ -84,7 +112,17 @@ int main(int argc, char **argv)
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         struct run run = run_of(seed);
         run.show = show;
+        snprintf(run.report, sizeof run.report, "/tmp/fuzz_cuda.%d.json", getpid());
+        snprintf(run.marker, sizeof run.marker, "/tmp/fuzz_cuda.%d.fits", getpid());
+        FILE *marker = fopen(run.marker, "w");
+        RIG_MUST(marker && fclose(marker) == 0);
         int status = rig_child(NULL, body, &run, 60);
+        if (status == 0 && !is_local(&run)) {
+            fprintf(stderr, "fuzz_cuda: announced bytes were not on the device\n");
+            status = 1;
+        }
+        unlink(run.report);
+        unlink(run.marker);
         if (status) {
             fprintf(stderr, "fuzz_cuda: seed %llu failed: status %d\n", (unsigned long long)seed,
                     status);

@@ -214,6 +214,16 @@ ORDER = {
         "forecast plan tensor",
         "context iteration",
     ],
+    "src/cuda": [
+        "driver follow_find managed native queue streams table timer",
+        "clock_queue follow_scripts moves passages",
+        "clock follow pool slabs",
+        "mover",
+        "check room",
+        "engine",
+        "plan",
+        "alloc work",
+    ],
     "src/device": [
         "ballast fake host_shared kernel room runs uffd",
         "host_move host_protect host_remap trial",

@@ -15,8 +15,8 @@ struct ebb_cuda_backing;
 struct ebb_cuda_backing_ops {
     const char *name;
     bool can_evict; /* false: evict and fetch are never called */
-    /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory. Called
-     * by threads of the program, with the engine's context current. */
+    /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory.
+     * Threads of the program call it, with the engine's context current. */
     CUresult (*reserve)(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first);
     void (*release)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
     /* Pages with undefined contents on the device. But where accesses to absent bytes are served,

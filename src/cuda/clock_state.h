@@ -82,8 +82,8 @@ void ebb__clock_push(struct ebb_cuda_clock *clock, const struct ebb_event *event
 /* Writes an event of this time, on CLOCK_MONOTONIC, or of that of the event before if that is
  * later. Only if nothing waits. */
 void ebb__clock_write(struct ebb_cuda_clock *clock, const struct ebb_event *event, uint64_t ns);
-/* Writes what is known, in order. is_looked_at: the works of which no end is known run still, so
- * nothing begins earlier than the ends that are known. */
+/* Writes what is known, in order. is_looked_at: works without a known end still run. So nothing
+ * begins earlier than the ends that are known. */
 void ebb__clock_write_known(struct ebb_cuda_clock *clock, bool is_looked_at);
 /* Space for `items` and a work. Where there is none, nothing that waits is timed any more. */
 void ebb__clock_make_space(struct ebb_cuda_clock *clock, uint32_t items);

@@ -9,8 +9,8 @@
 
 /* ---- the lock -------------------------------------------------------------------------------- */
 
-/* A child of a fork must not touch a lock that another thread may have held. getpid() is a system
- * call, so the library that forks tells the engine (ebb__cuda_abandon). */
+/* A child of a fork must not touch a lock that another thread may have held. To ask for the process
+ * is a system call. So the library that forks tells the engine: ebb__cuda_abandon(). */
 bool ebb__cuda_lock(struct ebb_cuda *engine)
 {
     if (atomic_load_explicit(&engine->is_abandoned, memory_order_relaxed))
@@ -41,15 +41,15 @@ static void tell(struct ebb_cuda *engine, uint32_t news)
         snprintf(text, sizeof text,
                  "one operation uses %.1f MiB, more than the GPU's budget: it reads a part from "
                  "host memory",
-                 (double)engine->too_large_bytes / 1048576);
+                 (double)engine->tidings.too_large_bytes / 1048576);
         engine->config.warn(engine->config.warn_context, text);
     }
 }
 
 void ebb__cuda_news(struct ebb_cuda *engine, enum cuda_news news)
 {
-    if (!(engine->told & news))
-        engine->news |= news;
+    if (!(engine->tidings.told & news))
+        engine->tidings.news |= news;
 }
 
 void ebb__cuda_unlock(struct ebb_cuda *engine)
@@ -57,10 +57,10 @@ void ebb__cuda_unlock(struct ebb_cuda *engine)
     if (engine->room.is_host_full)
         ebb__cuda_news(engine, CUDA_NEWS_HOST_FULL);
     bool must_wake = engine->streams.has_news;
-    uint32_t news = engine->news;
+    uint32_t news = engine->tidings.news;
     engine->streams.has_news = false;
-    engine->told |= news;
-    engine->news = 0;
+    engine->tidings.told |= news;
+    engine->tidings.news = 0;
     ebb__cuda_check(engine);
     pthread_mutex_unlock(&engine->lock);
     if (must_wake)
@@ -96,9 +96,9 @@ static bool make_storage(struct ebb_cuda *engine)
     engine->scratch.events =
         ebb__cuda_reserve(CUDA_MOST_EVENTS_A_WORK * sizeof *engine->scratch.events);
     engine->scratch.blocks = ebb__cuda_reserve(CUDA_MOST_BLOCKS * sizeof *engine->scratch.blocks);
-    engine->held = ebb__cuda_reserve(CUDA_MOST_BLOCKS * sizeof *engine->held);
-    engine->held_used = 1;
-    return engine->scratch.events && engine->scratch.blocks && engine->held &&
+    engine->holds.items = ebb__cuda_reserve(CUDA_MOST_BLOCKS * sizeof *engine->holds.items);
+    engine->holds.used = 1;
+    return engine->scratch.events && engine->scratch.blocks && engine->holds.items &&
            ebb__table_init(&engine->table) &&
            ebb__streams_init(&engine->streams, engine->config.driver, engine->config.context) &&
            ebb__pool_init(&engine->pool, &engine->table, &engine->streams) &&
@@ -114,7 +114,7 @@ static void free_storage(struct ebb_cuda *engine, bool is_abandoned)
     ebb__pool_fini(&engine->pool);
     ebb__streams_fini(&engine->streams, is_abandoned);
     ebb__table_fini(&engine->table);
-    ebb__cuda_unreserve(engine->held, CUDA_MOST_BLOCKS * sizeof *engine->held);
+    ebb__cuda_unreserve(engine->holds.items, CUDA_MOST_BLOCKS * sizeof *engine->holds.items);
     ebb__cuda_unreserve(engine->scratch.blocks, CUDA_MOST_BLOCKS * sizeof *engine->scratch.blocks);
     ebb__cuda_unreserve(engine->scratch.events,
                         CUDA_MOST_EVENTS_A_WORK * sizeof *engine->scratch.events);

@@ -10,10 +10,10 @@
  *     ebb__cuda_free(engine, address, stream);                 instead of cuMemFree
  *
  * Order is what the program queues: each call has a place in the *launch order*. Decisions are made
- * at that place, at once, without waiting for the device. What they need is queued: a prefetch on
- * streams of the engine's own, which the program's stream waits for on the device; an eviction
- * behind an event on the stream that used the block last. No call here waits for the device, but
- * for the last steps before CUDA_ERROR_OUT_OF_MEMORY.
+ * at that place, at once, without waiting for the device. What they need is queued. A prefetch runs
+ * on streams of the engine's own, and the program's stream waits for it on the device. An eviction
+ * runs behind an event on the stream that used the block last. No call here waits for the device,
+ * but for the last steps before CUDA_ERROR_OUT_OF_MEMORY.
  *
  * What a work uses steers the schedule only. With the managed backing an access that nobody
  * announced is served by the driver: it costs time, never correctness.
@@ -71,8 +71,8 @@ void ebb__cuda_destroy(struct ebb_cuda *engine);
  * call any more. Its calls fail as those of a driver in a forked child do. */
 void ebb__cuda_abandon(struct ebb_cuda *engine);
 
-/* A stream as a work names it: the handle and, for the legacy and the per-thread default stream
- * (handles 0, 1, 2), which of them the entry point means. */
+/* A stream is named by its handle. Handle 0 means the legacy stream, as 1 does; 2 is the stream of
+ * the calling thread. The caller translates 0 if its entry point means the latter. */
 #define EBB_CUDA_NO_STREAM ((CUstream)(uintptr_t)-1) /* not ordered by a stream: cuMemAlloc */
 
 /* A block of `bytes` (> 0), aligned to 512 bytes at least. CUDA_ERROR_OUT_OF_MEMORY when all steps
@@ -108,7 +108,7 @@ struct ebb_cuda_work {
     enum ebb_cuda_work_kind kind;
     CUstream stream;
     bool is_synchronous; /* the call returns when the work is over (cuMemcpyHtoD) */
-    bool is_captured;    /* it becomes a node of a graph: its blocks are kept resident for life */
+    bool is_captured;    /* it becomes a node of a graph: its blocks stay resident for life */
     uint64_t name;       /* of the function: the same value for the same kernel in all iterations */
     const struct ebb_cuda_use *uses; /* duplicates and addresses of others are allowed */
     size_t use_count;
@@ -118,17 +118,17 @@ struct ebb_cuda_work {
     uint64_t order;
 };
 
-/* All blocks that the work uses will be resident when it runs. Returns CUDA_SUCCESS, or
- * CUDA_ERROR_OUT_OF_MEMORY if what it uses at a time cannot fit even with everything else evicted:
- * the caller goes on all the same, since the driver may serve it. Within 300 ns if nothing is due. */
+/* All blocks that the work uses will be resident when it runs. CUDA_ERROR_OUT_OF_MEMORY: they do
+ * not fit even with everything else evicted. The caller goes on all the same, since the driver
+ * serves what is absent. Within 300 ns if nothing is due. */
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_queued);
 
 /* `pointer` was seen in the payload of a copy to the device: kernels may reach its block without
  * naming it. The block stays resident until it is freed, unless it is the destination's own. */
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer);
-/* The blocks in [address, + bytes) are exported, registered, mapped by a peer, or part of a graph:
- * they stay resident, at the same pages, until they are freed. */
+/* The blocks in [address, + bytes) are exported, registered, mapped by a peer, or part of a graph.
+ * They stay resident, at the same pages, until they are freed. */
 void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes);
 
 /* The program destroys `stream`, or has waited for it: `all`: for all streams of the context. */

@@ -28,6 +28,16 @@ struct cuda_held { /* blocks that a work holds beyond those that it can note its
     uint32_t block, next;
 };
 
+struct cuda_holds {
+    struct cuda_held *items; /* entry 0 is unused */
+    uint32_t used, free;
+};
+
+struct cuda_tidings {
+    uint32_t news, told; /* bits of enum cuda_news */
+    uint64_t too_large_bytes;
+};
+
 struct ebb_cuda {
     struct ebb_cuda_config config;
     pthread_mutex_t lock;
@@ -43,14 +53,12 @@ struct ebb_cuda {
     struct ebb_cuda_follow *follow;
     struct ebb_cuda_clock *clock;
     struct cuda_scratch scratch;
-    struct cuda_held *held; /* entry 0 is unused */
-    uint32_t held_used, held_free;
+    struct cuda_holds holds;
     uint64_t order, newest_serial;
     uint64_t live_units, random;
     uint32_t open_works; /* between begin and end */
     uint32_t swept_arrival;
-    uint32_t news, told; /* bits of enum cuda_news */
-    uint64_t too_large_bytes;
+    struct cuda_tidings tidings;
     struct cuda_plan {
         enum ebb_observe observe;
         bool has_script, was_planned, is_observing;

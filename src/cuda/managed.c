@@ -2,8 +2,8 @@
  *
  * A page that has never been used, and one that was evicted, prefers the host and is mapped to the
  * device. An access to it that nobody announced goes over the bus, and takes no device memory. A
- * page that is populated or fetched prefers the device, and is prefetched. Both are advice: whatever
- * it says, each access finds the right bytes.
+ * page that is populated or fetched prefers the device, and is prefetched. Both are advice.
+ * Whatever it says, each access finds the right bytes.
  *
  * Dead bytes need no copy where the driver has cuMemDiscardBatchAsync (CUDA 13.0). */
 #include "cuda/backing.h"

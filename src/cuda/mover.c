@@ -81,7 +81,8 @@ const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover)
 
 bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival)
 {
-    return ebb__arrival_reached(atomic_load_explicit(mover->flag, memory_order_acquire), arrival);
+    return ebb__arrival_reached(atomic_load_explicit(mover->lanes.flag, memory_order_acquire),
+                                arrival);
 }
 
 uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover)
@@ -91,8 +92,8 @@ uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover)
 
 bool ebb__mover_await(struct cuda_mover *mover, CUstream stream, uint32_t arrival)
 {
-    return mover->can_wait &&
-           mover->driver->cuStreamWaitValue32_v2(stream, mover->flag_on_device, arrival,
+    return mover->lanes.can_wait &&
+           mover->driver->cuStreamWaitValue32_v2(stream, mover->lanes.flag_on_device, arrival,
                                                  CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
 }
 
@@ -212,28 +213,33 @@ static bool make_resources(struct cuda_mover *mover)
     void *flag = NULL;
     if (driver->cuMemHostAlloc(&flag, 4096, flags) != CUDA_SUCCESS)
         return false;
-    mover->flag = flag;
-    atomic_store(mover->flag, mover->newest_arrival);
+    mover->lanes.flag = flag;
+    atomic_store(mover->lanes.flag, mover->newest_arrival);
     atomic_store(&mover->config.backing->pinned_bytes, 4096);
-    return driver->cuMemHostGetDevicePointer_v2(&mover->flag_on_device, flag, 0) == CUDA_SUCCESS &&
-           make_lane(mover, &mover->in_lane) && make_lane(mover, &mover->out_lane) &&
-           driver->cuEventCreate(&mover->in_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-           driver->cuEventCreate(&mover->out_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    return driver->cuMemHostGetDevicePointer_v2(&mover->lanes.flag_on_device, flag, 0) ==
+               CUDA_SUCCESS &&
+           make_lane(mover, &mover->lanes.in) && make_lane(mover, &mover->lanes.out) &&
+           driver->cuEventCreate(&mover->lanes.in_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+           driver->cuEventCreate(&mover->lanes.out_event, CU_EVENT_DISABLE_TIMING) ==
+               CUDA_SUCCESS &&
+           driver->cuEventCreate(&mover->lanes.between, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
 }
 
 static void free_resources(struct cuda_mover *mover)
 {
     const struct ebb_cuda_driver *driver = mover->driver;
-    if (mover->in_lane)
-        driver->cuStreamDestroy_v2(mover->in_lane);
-    if (mover->out_lane)
-        driver->cuStreamDestroy_v2(mover->out_lane);
-    if (mover->in_event)
-        driver->cuEventDestroy_v2(mover->in_event);
-    if (mover->out_event)
-        driver->cuEventDestroy_v2(mover->out_event);
-    if (mover->flag)
-        driver->cuMemFreeHost((void *)mover->flag);
+    if (mover->lanes.in)
+        driver->cuStreamDestroy_v2(mover->lanes.in);
+    if (mover->lanes.out)
+        driver->cuStreamDestroy_v2(mover->lanes.out);
+    if (mover->lanes.in_event)
+        driver->cuEventDestroy_v2(mover->lanes.in_event);
+    if (mover->lanes.out_event)
+        driver->cuEventDestroy_v2(mover->lanes.out_event);
+    if (mover->lanes.between)
+        driver->cuEventDestroy_v2(mover->lanes.between);
+    if (mover->lanes.flag)
+        driver->cuMemFreeHost((void *)mover->lanes.flag);
 }
 
 void ebb__mover_destroy(struct cuda_mover *mover, bool is_abandoned)
@@ -259,8 +265,8 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
     mover->driver = config->engine->driver;
     mover->counters = &config->engine->ring->counters;
     mover->newest_arrival = config->first_arrival - 1;
-    mover->can_write = mover->driver->cuStreamWriteValue32_v2 != NULL;
-    mover->can_wait = mover->driver->cuStreamWaitValue32_v2 != NULL;
+    mover->lanes.can_write = mover->driver->cuStreamWriteValue32_v2 != NULL;
+    mover->lanes.can_wait = mover->driver->cuStreamWaitValue32_v2 != NULL;
     pthread_mutex_init(&mover->lock, NULL);
     pthread_cond_init(&mover->wake, NULL);
     mover->unit_moves = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->unit_moves);
@@ -291,12 +297,13 @@ void ebb__mover_stop(struct cuda_mover *mover, bool is_abandoned, bool is_forked
     if (mover->is_started)
         pthread_join(mover->thread, NULL);
     mover->is_started = false;
-    atomic_store(mover->flag, mover->newest_arrival); /* no stream waits for ever */
+    atomic_store(mover->lanes.flag, mover->newest_arrival); /* no stream waits for ever */
     if (is_abandoned)
         return;
     struct cuda_visit visit = ebb__streams_enter(mover->config.streams);
-    mover->driver->cuStreamSynchronize(mover->in_lane);
-    mover->driver->cuStreamSynchronize(mover->out_lane);
-    atomic_store(mover->flag, mover->newest_arrival); /* the lane may have written an older one */
+    mover->driver->cuStreamSynchronize(mover->lanes.in);
+    mover->driver->cuStreamSynchronize(mover->lanes.out);
+    atomic_store(mover->lanes.flag,
+                 mover->newest_arrival); /* the lane may have written an older one */
     ebb__streams_leave(mover->config.streams, visit);
 }

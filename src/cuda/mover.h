@@ -9,7 +9,7 @@
  * - An *out* waits for events behind the work that used its units. This work was queued before the
  *   request, and depends on earlier requests only. So the queues never wait for each other in a
  *   circle, unless kernels wait for kernels that are queued later.
- * - For those there is patience. If an *in* can make no progress for so long, it *gives up*: it
+ * - For those there is patience. An *in* that has made no progress for so long *gives up*. It
  *   counts as arrived, and its contents are used where they are, over the bus. The block is a
  *   *stray* then, and its next use fetches it again.
  *

@@ -22,6 +22,23 @@ struct cuda_side {   /* the request that is being carried out: private to the th
     uint32_t piece_first, piece_count;
 };
 
+struct cuda_lanes {
+    CUstream in, out;
+    CUevent in_event, out_event; /* behind the newest transfer */
+    CUevent between;             /* what *out* destroys comes after what *in* has queued */
+    bool is_in_event_recorded;
+    _Atomic uint32_t *flag; /* pinned: the newest arrival */
+    CUdeviceptr flag_on_device;
+    bool can_write, can_wait; /* on the device */
+};
+
+struct cuda_patience {
+    uint64_t idle_since_ns; /* since when no *in* has made progress; 0: one did just now */
+    bool is_hasty;          /* one has given up, and nothing has left the device since */
+    bool has_given_up;      /* on the lane: `given_up` counts as arrived */
+    uint32_t given_up;
+};
+
 struct cuda_mover {
     struct cuda_mover_config config;
     const struct ebb_cuda_driver *driver;
@@ -38,16 +55,9 @@ struct cuda_mover {
     struct cuda_unit_real *units; /* written by the thread alone */
     _Atomic uint64_t outs_over;   /* all *outs* up to this number are over */
     _Atomic uint64_t held_bytes, stuck_bytes, stray_units;
-    CUstream in_lane, out_lane;
-    CUevent out_event, in_event;
-    _Atomic uint32_t *flag; /* pinned: the newest arrival */
-    CUdeviceptr flag_on_device;
-    bool can_write, can_wait;
+    struct cuda_lanes lanes;
     struct cuda_side going_out, coming_in;
-    uint32_t given_up; /* newest arrival that does not wait for the lane any more */
-    bool has_given_up, is_in_event_recorded;
-    uint64_t idle_since_ns; /* since when no *in* has made progress; 0: one did just now */
-    bool is_hasty;          /* one has given up, and nothing has left the device since */
+    struct cuda_patience patience;
 };
 
 /* moves.c: one step each, on the mover's thread. True: something was done. */

@@ -29,7 +29,7 @@ static void start_side(struct cuda_side *side, uint64_t number)
 
 static void progress(struct cuda_mover *mover)
 {
-    mover->idle_since_ns = 0;
+    mover->patience.idle_since_ns = 0;
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static void finish_piece(struct cuda_mover *mover, const struct cuda_move *move)
         release(mover, unit_bytes(side->piece_count));
     side->done = side->piece_first + side->piece_count - move->first;
     side->is_moving = false;
-    mover->is_hasty = false;
+    mover->patience.is_hasty = false;
     progress(mover);
 }
 
@@ -94,6 +94,14 @@ static void give_up_piece(struct cuda_mover *mover, const struct cuda_move *move
     side->failures = 0;
 }
 
+/* The counter of arrivals has told so already, but the driver does not know what it means. */
+static void order_lanes(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    if (driver->cuEventRecord(mover->lanes.between, mover->lanes.in) == CUDA_SUCCESS)
+        driver->cuStreamWaitEvent(mover->lanes.out, mover->lanes.between, 0);
+}
+
 static bool start_piece(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->going_out;
@@ -101,19 +109,21 @@ static bool start_piece(struct cuda_mover *mover, const struct cuda_move *move)
     CUdeviceptr first = ebb__table_address(mover->config.table, side->piece_first);
     uint64_t bytes = unit_bytes(side->piece_count);
     CUresult result;
+    if (move->kind != CUDA_MOVE_EVICT)
+        order_lanes(mover);
     if (move->kind == CUDA_MOVE_DROP)
-        result = backing->ops->drop(backing, first, bytes, mover->out_lane);
+        result = backing->ops->drop(backing, first, bytes, mover->lanes.out);
     else if (move->kind == CUDA_MOVE_FORGET)
-        result = backing->ops->forget(backing, first, bytes, mover->out_lane);
+        result = backing->ops->forget(backing, first, bytes, mover->lanes.out);
     else
-        result = backing->ops->evict(backing, first, bytes, move->is_clean, mover->out_lane);
+        result = backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
     if (result != CUDA_SUCCESS) {
         if (++side->failures == 3)
             give_up_piece(mover, move);
         return side->failures == 0;
     }
-    if (mover->driver->cuEventRecord(mover->out_event, mover->out_lane) != CUDA_SUCCESS)
-        mover->driver->cuStreamSynchronize(mover->out_lane);
+    if (mover->driver->cuEventRecord(mover->lanes.out_event, mover->lanes.out) != CUDA_SUCCESS)
+        mover->driver->cuStreamSynchronize(mover->lanes.out);
     side->is_moving = true;
     return true;
 }
@@ -157,7 +167,7 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
         return false;
     start_side(side, move.number);
     if (side->is_moving) {
-        if (mover->driver->cuEventQuery(mover->out_event) == CUDA_ERROR_NOT_READY)
+        if (mover->driver->cuEventQuery(mover->lanes.out_event) == CUDA_ERROR_NOT_READY)
             return false;
         finish_piece(mover, &move);
     }
@@ -222,8 +232,8 @@ static bool bring_piece(struct cuda_mover *mover, const struct cuda_move *move, 
         return false;
     atomic_store(&mover->counters->held_bytes, atomic_fetch_add(&mover->held_bytes, bytes) + bytes);
     CUresult result =
-        is_dead ? backing->ops->populate(backing, address, bytes, mover->in_lane)
-                : backing->ops->fetch(backing, address, bytes, move->keep_copy, mover->in_lane);
+        is_dead ? backing->ops->populate(backing, address, bytes, mover->lanes.in)
+                : backing->ops->fetch(backing, address, bytes, move->keep_copy, mover->lanes.in);
     if (result == CUDA_SUCCESS) {
         count_in(mover, first, count, is_dead);
         arrive(mover, first, count);
@@ -250,12 +260,13 @@ static bool next_in(struct cuda_mover *mover, struct cuda_move *move, bool *is_f
 static void announce(struct cuda_mover *mover, const struct cuda_move *move)
 {
     const struct ebb_cuda_driver *driver = mover->driver;
-    if (mover->can_write && driver->cuStreamWriteValue32_v2(mover->in_lane, mover->flag_on_device,
-                                                            move->arrival, 0) != CUDA_SUCCESS)
-        mover->can_write = false;
-    if (!mover->can_write)
-        mover->is_in_event_recorded =
-            driver->cuEventRecord(mover->in_event, mover->in_lane) == CUDA_SUCCESS;
+    if (mover->lanes.can_write &&
+        driver->cuStreamWriteValue32_v2(mover->lanes.in, mover->lanes.flag_on_device, move->arrival,
+                                        0) != CUDA_SUCCESS)
+        mover->lanes.can_write = false;
+    if (!mover->lanes.can_write)
+        mover->lanes.is_in_event_recorded =
+            driver->cuEventRecord(mover->lanes.in_event, mover->lanes.in) == CUDA_SUCCESS;
     pthread_mutex_lock(&mover->lock);
     mover->in.issued++;
     pthread_mutex_unlock(&mover->lock);
@@ -265,9 +276,9 @@ static void announce(struct cuda_mover *mover, const struct cuda_move *move)
 static bool is_impatient(struct cuda_mover *mover)
 {
     uint64_t now = ebb__now_ns();
-    if (!mover->idle_since_ns)
-        mover->idle_since_ns = now;
-    return now - mover->idle_since_ns > ebb__tuning()->cuda_patience_ns;
+    if (!mover->patience.idle_since_ns)
+        mover->patience.idle_since_ns = now;
+    return now - mover->patience.idle_since_ns > ebb__tuning()->cuda_patience_ns;
 }
 
 bool ebb__mover_step_in(struct cuda_mover *mover)
@@ -275,7 +286,7 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
     struct cuda_side *side = &mover->coming_in;
     struct cuda_move move;
     bool is_free, is_moved = false;
-    if (!mover->can_write && mover->in.first < mover->in.issued)
+    if (!mover->lanes.can_write && mover->in.first < mover->in.issued)
         return false; /* one at a time: there is one event */
     if (!next_in(mover, &move, &is_free))
         return false;
@@ -295,10 +306,11 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         announce(mover, &move);
         return true;
     }
-    if (!mover->config.backing->ops->can_evict || !(mover->is_hasty || is_impatient(mover)))
+    if (!mover->config.backing->ops->can_evict ||
+        !(mover->patience.is_hasty || is_impatient(mover)))
         return false;
     stray(mover, move.first + side->done, move.count - side->done);
-    mover->is_hasty = true;
+    mover->patience.is_hasty = true;
     announce(mover, &move);
     return true;
 }
@@ -308,15 +320,15 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
 /* Without writes on the lane, an event tells that its transfers are over. */
 static void write_from_host(struct cuda_mover *mover, uint32_t arrival)
 {
-    if (mover->is_in_event_recorded) {
-        if (mover->driver->cuEventQuery(mover->in_event) == CUDA_ERROR_NOT_READY)
+    if (mover->lanes.is_in_event_recorded) {
+        if (mover->driver->cuEventQuery(mover->lanes.in_event) == CUDA_ERROR_NOT_READY)
             return;
-        mover->is_in_event_recorded = false;
+        mover->lanes.is_in_event_recorded = false;
     } else {
-        mover->driver->cuStreamSynchronize(mover->in_lane);
+        mover->driver->cuStreamSynchronize(mover->lanes.in);
     }
-    if (!ebb__arrival_reached(atomic_load(mover->flag), arrival))
-        atomic_store(mover->flag, arrival);
+    if (!ebb__arrival_reached(atomic_load(mover->lanes.flag), arrival))
+        atomic_store(mover->lanes.flag, arrival);
 }
 
 bool ebb__mover_step_arrivals(struct cuda_mover *mover)
@@ -326,24 +338,26 @@ bool ebb__mover_step_arrivals(struct cuda_mover *mover)
     uint32_t oldest = pending ? ebb__queue_at(&mover->in, mover->in.first)->arrival : 0;
     uint32_t newest = pending ? ebb__queue_at(&mover->in, mover->in.issued - 1)->arrival : 0;
     pthread_mutex_unlock(&mover->lock);
-    if (mover->has_given_up && !ebb__arrival_reached(atomic_load(mover->flag), mover->given_up))
-        atomic_store(mover->flag, mover->given_up); /* the lane has written an older one */
+    if (mover->patience.has_given_up &&
+        !ebb__arrival_reached(atomic_load(mover->lanes.flag), mover->patience.given_up))
+        atomic_store(mover->lanes.flag,
+                     mover->patience.given_up); /* the lane has written an older one */
     if (!pending)
         return false;
-    if (!mover->can_write)
+    if (!mover->lanes.can_write)
         write_from_host(mover, oldest);
-    if (!ebb__arrival_reached(atomic_load(mover->flag), oldest)) {
+    if (!ebb__arrival_reached(atomic_load(mover->lanes.flag), oldest)) {
         /* The lane may stand behind a stream that waits for it. Bytes are right where they are. */
         if (mover->config.backing->ops->can_evict && is_impatient(mover)) {
-            mover->has_given_up = true;
-            mover->given_up = newest;
-            atomic_store(mover->flag, newest);
+            mover->patience.has_given_up = true;
+            mover->patience.given_up = newest;
+            atomic_store(mover->lanes.flag, newest);
         }
         return false;
     }
     pthread_mutex_lock(&mover->lock);
     while (mover->in.first < mover->in.issued &&
-           ebb__arrival_reached(atomic_load(mover->flag),
+           ebb__arrival_reached(atomic_load(mover->lanes.flag),
                                 ebb__queue_at(&mover->in, mover->in.first)->arrival))
         mover->in.first++;
     pthread_mutex_unlock(&mover->lock);

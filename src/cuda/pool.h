@@ -64,8 +64,8 @@ uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uin
                         struct cuda_passages *before);
 void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,
                     const struct cuda_passages *before);
-/* Up to `most` units of the cached run that has been free for longest. *count: how many, 0: none is
- * cached. *before must be over before their pages are taken. */
+/* Up to `most` units of the cached run that has been free for longest. There are *count; 0: none is
+ * cached. Work in *before must be over when their pages are taken. */
 uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
                           struct cuda_passages *before);
 /* These units become bare: the request of that number drops their pages. */

@@ -1,9 +1,11 @@
 /* Room: what leaves the device so that something else fits.
  *
- * In launch order, the units on the device or on their way to it never exceed the limit: the budget
- * without what other processes hold, and no more than the card has. Cached units go first. Then
- * blocks are evicted: the one with the farthest next use in the plan, else the least recently used
- * one. Blocks that a work holds, that are kept, or whose streams are being captured stay. */
+ * In launch order, the units on the device or on their way to it never exceed the limit. This is
+ * the budget without what other processes hold, and at most what the card has. Cached units go
+ * first. Then blocks are evicted: the one with the farthest next use in the plan, else the least
+ * recently used one. Blocks that a work holds, that are kept, or whose streams are being captured
+ * stay.
+ */
 #ifndef EBB_CUDA_ROOM_H
 #define EBB_CUDA_ROOM_H
 

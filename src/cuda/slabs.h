@@ -45,8 +45,9 @@ uint32_t ebb__slabs_take(struct cuda_slabs *slabs, uint64_t bytes, uint32_t stre
 /* Makes `unit`, whose pages have that arrival, a slab for blocks of `bytes`. False: too many. */
 bool ebb__slabs_add(struct cuda_slabs *slabs, uint64_t bytes, uint32_t unit, uint32_t arrival,
                     const struct cuda_passages *before);
-/* The block becomes a free slot, whose `uses` must be over before others use it. *unit: its slab is
- * empty and no slab any more, *before: what must be over; otherwise CUDA_NO_UNIT. */
+/* The block becomes a free slot. What is in its `uses` must be over before others use it. If the
+ * slab is empty, it may be a slab no more: *unit is then its unit, and *before what must be over.
+ * Otherwise *unit is CUDA_NO_UNIT. */
 void ebb__slabs_give(struct cuda_slabs *slabs, uint32_t block, uint32_t *unit,
                      struct cuda_passages *before);
 /* The live block at an address in slab `number`. CUDA_NO_BLOCK: none. */

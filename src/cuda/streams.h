@@ -53,8 +53,8 @@ struct cuda_streams {
     uint32_t newest; /* found last */
     struct cuda_event_entry *events;
     uint32_t event_count, event_cursor;
-    /* Memory has been given out before this work is over, as the program may not know: all work from
-     * now on, in any stream, comes after it. So it would be with a driver whose free waits. */
+    /* Work that is not over, and whose memory has been given out again without a stream. All work
+     * from now on, in any stream, comes after it. A driver whose free waits does the same. */
     struct cuda_passages owed;
     bool has_news; /* an event has been recorded that nobody looks at yet */
     /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */

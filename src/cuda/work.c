@@ -16,15 +16,15 @@ static bool hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t b
     if (work->held_count < OWN_HELD) {
         work->held[work->held_count] = block;
     } else {
-        uint32_t entry = engine->held_free;
+        uint32_t entry = engine->holds.free;
         if (entry)
-            engine->held_free = engine->held[entry].next;
-        else if (engine->held_used < CUDA_MOST_BLOCKS)
-            entry = engine->held_used++;
+            engine->holds.free = engine->holds.items[entry].next;
+        else if (engine->holds.used < CUDA_MOST_BLOCKS)
+            entry = engine->holds.used++;
         else
             return false;
-        engine->held[entry].block = block;
-        engine->held[entry].next = work->held_count == OWN_HELD ? 0 : work->held[OWN_HELD];
+        engine->holds.items[entry].block = block;
+        engine->holds.items[entry].next = work->held_count == OWN_HELD ? 0 : work->held[OWN_HELD];
         work->held[OWN_HELD] = entry;
     }
     work->held_count++;
@@ -46,10 +46,10 @@ static void let_all_go(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         let_go(engine, work->held[i]);
     uint32_t entry = work->held_count > OWN_HELD ? work->held[OWN_HELD] : 0;
     while (entry) {
-        uint32_t next = engine->held[entry].next;
-        let_go(engine, engine->held[entry].block);
-        engine->held[entry].next = engine->held_free;
-        engine->held_free = entry;
+        uint32_t next = engine->holds.items[entry].next;
+        let_go(engine, engine->holds.items[entry].block);
+        engine->holds.items[entry].next = engine->holds.free;
+        engine->holds.free = entry;
         entry = next;
     }
     work->held_count = 0;
@@ -291,7 +291,7 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     if (begun.absent_units)
         fits = fetch_absent(engine, &begun);
     if (!fits && begun.all_units * EBB_CUDA_UNIT_BYTES > ebb__room_limit(&engine->room)) {
-        engine->too_large_bytes = begun.all_units * EBB_CUDA_UNIT_BYTES;
+        engine->tidings.too_large_bytes = begun.all_units * EBB_CUDA_UNIT_BYTES;
         ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
     }
     look_at_blocks(engine, &begun);
@@ -340,7 +340,7 @@ static void keep(struct ebb_cuda *engine, uint32_t block)
 
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
 {
-    if (!ebb__cuda_owns(engine, pointer) || !ebb__cuda_lock(engine))
+    if (ebb__table_unit(&engine->table, pointer) == CUDA_NO_UNIT || !ebb__cuda_lock(engine))
         return;
     uint32_t block = ebb__cuda_find(engine, pointer);
     if (block)
