@@ -444,8 +444,8 @@ static void launch_graph(struct actor *actor)
 
 static void make_stream(struct actor *actor, unsigned stream)
 {
-    bool blocks = actor->shape->legacy;
-    if (blocks && stream == 0)
+    bool blocks = actor->shape->legacy && stream != 2; /* both kinds beside the legacy stream */
+    if (actor->shape->legacy && stream == 0)
         actor->streams[0] = actor == actor->rig->module_owner ? NULL : CU_STREAM_LEGACY;
     else
         RIG_OK(actor->rig->driver.cuStreamCreate(&actor->streams[stream],
