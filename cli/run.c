@@ -26,7 +26,7 @@ static const char help_head[] =
     "usage: ebb run [options] [--] CMD...\n\n"
     "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
     "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
-    "                             (default: 90 % of the free memory)\n"
+    "                             (default: 90 % of the free memory, or of the GPU's)\n"
     "      --device D             whose memory: auto (default: the GPU's if there is one), cpu, cuda\n"
     "      --store DIR            where evicted blocks go (default: a directory on a disk); given\n"
     "                             several times, they are striped; memory or memory:NODE: a file\n"
@@ -274,6 +274,7 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
         .launch = &launched,
         .policy = run->serving.policy->name,
         .default_budget = default_budget,
+        .on_gpu = run->is_cuda,
         .settings = settings,
         .setting_count = launch.setting_count,
     };

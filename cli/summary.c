@@ -56,7 +56,9 @@ static void text_budget(const struct ebb_summary *summary, FILE *out)
     else
         fprintf(out, "ebb: budget %s%s%s, most resident %s, without Ebb %s\n",
                 ebb_size_format(figures->budget.bytes, a, sizeof a),
-                summary->default_budget ? " (90 % of the free memory)" : "",
+                !summary->default_budget ? ""
+                : summary->on_gpu        ? " (90 % of the GPU's memory)"
+                                         : " (90 % of the free memory)",
                 ebb__summary_budget_exceeded(summary) ? " (EXCEEDED)" : "",
                 ebb_size_format(figures->peak.resident_bytes, b, sizeof b),
                 ebb_size_format(figures->peak.unmanaged_bytes, c, sizeof c));
@@ -133,6 +135,8 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     char a[32];
+    if (!figures->processes.managing && summary->on_gpu)
+        return; /* said already */
     if (!figures->processes.managing) {
         fprintf(out, "ebb: no block was large enough to manage; peak RSS %s\n",
                 ebb_size_format(summary->launch->peak_rss_bytes, a, sizeof a));

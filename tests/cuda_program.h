@@ -538,6 +538,7 @@ static unsigned program_run(struct rig *rig, const struct shape *shape, uint64_t
     act(&actors[0]);
     for (unsigned i = 1; i < shape->threads; i++)
         pthread_join(actors[i].thread, NULL);
+    RIG_OK(rig->call.cuCtxSynchronize()); /* with the engine, what is queued would lose its waits */
     for (unsigned i = 0; i < shape->threads; i++)
         ooms += actors[i].ooms;
     free(actors);

@@ -168,6 +168,13 @@ HEARD = {
 }
 
 
+def without_end(lines):
+    """The lines up to the end of the process, when all engines end."""
+    while lines and lines[-1].startswith("abandon"):
+        lines.pop()
+    return lines
+
+
 def calls():
     return compile_c("cuda_calls", options=[
         "-I", os.path.join(SOURCE, "src"), "-I", os.path.join(SOURCE, "tests", "fakecuda"),
@@ -186,7 +193,7 @@ class Calls(unittest.TestCase):
         if not os.path.exists(log):
             return [], done
         with open(log, encoding="utf-8") as file:
-            return [line.rstrip("\n") for line in file], done
+            return without_end([line.rstrip("\n") for line in file]), done
 
     def check(self, group):
         lines, done = self.hear(group)
@@ -286,8 +293,9 @@ class StandIn(unittest.TestCase):
         done = run([compile_c("cuda_over_standin", options=["-I", os.path.join(SOURCE, "src")]), group], EBB_DOUBLE_LOG=log, EBB_CUDA_DRIVER=standin(),
                    **variables)
         with open(log, encoding="utf-8") as file:
-            return [line.rstrip("\n") for line in file
-                    if not line.startswith(("hello", "attach", "create", "serve"))], done
+            return without_end([
+                line.rstrip("\n") for line in file
+                if not line.startswith(("hello", "attach", "create", "serve"))]), done
 
     def test_calls_of_the_driver(self):
         """The driver's calls to its own exported functions are not the program's."""

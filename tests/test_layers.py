@@ -268,6 +268,7 @@ ORDER = {
     "shim/cuda": [
         "find",
         "real",
+        "attach",
         "engines",
         "state streams",
         "job",

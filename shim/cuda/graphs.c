@@ -33,6 +33,21 @@ struct exec {
 static struct exec *execs[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 static struct exec **find(CUgraphExec handle)
 {
     struct exec **at = &execs[((uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 56];

@@ -24,7 +24,8 @@ struct parameter {
 };
 
 struct layout {
-    uint64_t name; /* a hash of the kernel's name */
+    uint64_t name;         /* a hash of the kernel's name */
+    struct layout *before; /* the one that this replaced: a reader may have it */
     uint32_t count;
     struct parameter parameters[];
 };
@@ -103,6 +104,7 @@ static struct layout *ask_layout(struct entry *entry)
     if (!layout)
         return NULL;
     layout->count = 0;
+    layout->before = NULL;
     for (size_t i = 0; i < MOST_PARAMETERS; i++) {
         CUresult result = ask(entry->function, is_kernel, i, &offset, &bytes);
         if (result == CUDA_ERROR_INVALID_HANDLE && i == 0 && !is_kernel) {
@@ -146,6 +148,7 @@ __attribute__((noinline)) static const struct layout *renew(const void *function
         free(fresh);
         fresh = known;
     } else {
+        fresh->before = known;
         atomic_store(&entry->layout, fresh);
     }
     atomic_store(&entry->generation, now);

@@ -92,6 +92,7 @@ static bool take_planned(struct ebb_cuda *engine, uint64_t bytes, struct taken *
         ebb__room_make(&engine->room, ebb__pool_bare_at(pool, taken->first, taken->count)) &&
         ebb__pool_take_at(pool, taken->first, taken->count, &bare, &taken->before)) {
         /* If this fails, the bytes are used where the driver has them. */
+        taken->arrival = ebb__pool_arrival(pool, taken->first, taken->count);
         if (bare)
             populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
         atomic_fetch_add(&counters->placement_blocks, 1);
@@ -134,7 +135,7 @@ static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t st
     if (!take_units(engine, stream, &taken))
         return CUDA_NO_BLOCK;
     if (!ebb__slabs_add(&engine->slabs, bytes, taken.first, taken.arrival, &taken.before)) {
-        ebb__pool_give(&engine->pool, taken.first, 1, true, &taken.before);
+        ebb__pool_give(&engine->pool, taken.first, 1, true, &taken.before, taken.arrival);
         return CUDA_NO_BLOCK;
     }
     return ebb__slabs_take(&engine->slabs, bytes, stream);
@@ -319,17 +320,19 @@ static void free_units(struct ebb_cuda *engine, struct cuda_block *block,
     }
     ebb__table_own(&engine->table, block->first_unit, block->unit_count, 0);
     engine->live_units -= block->unit_count;
-    ebb__pool_give(&engine->pool, block->first_unit, block->unit_count, is_backed, before);
+    ebb__pool_give(&engine->pool, block->first_unit, block->unit_count, is_backed, before,
+                   block->arrival);
 }
 
 static void free_small(struct ebb_cuda *engine, uint32_t block, const struct cuda_passages *before)
 {
     struct cuda_passages all;
     uint32_t unit;
+    uint32_t arrival = engine->slabs.slabs[engine->table.blocks[block].first_unit].arrival;
     engine->table.blocks[block].uses = *before;
     ebb__slabs_give(&engine->slabs, block, &unit, &all);
     if (unit != CUDA_NO_UNIT)
-        ebb__pool_give(&engine->pool, unit, 1, true, &all);
+        ebb__pool_give(&engine->pool, unit, 1, true, &all, arrival);
 }
 
 static void free_large(struct ebb_cuda *engine, uint32_t block, const struct cuda_passages *before)

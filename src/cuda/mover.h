@@ -26,7 +26,7 @@
 #include "cuda/streams.h"
 #include "cuda/table.h"
 
-#define CUDA_MOVE_EVENTS 8u
+#define CUDA_MOVE_EVENTS 32u
 
 enum cuda_move_kind {
     CUDA_MOVE_POPULATE,

@@ -11,7 +11,7 @@ void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, ui
     event->block = block->serial;
     event->size_bytes = is_access ? 0 : block->bytes;
     event->kind = kind;
-    event->access = access;
+    event->access = access <= EBB_ACCESS_WRITE ? access : EBB_ACCESS_WRITE;
     event->mark = 0;
     event->flags = is_access ? EBB_EVENT_ANNOUNCED : 0;
     event->thread = 0;

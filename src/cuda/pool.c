@@ -239,14 +239,26 @@ uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uin
     return first;
 }
 
+uint32_t ebb__pool_arrival(const struct cuda_pool *pool, uint32_t first, uint32_t count)
+{
+    uint32_t newest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t arrival = pool->units[first + i].arrival;
+        if (arrival && (!newest || (int32_t)(arrival - newest) > 0)) /* modulo 2^32 */
+            newest = arrival;
+    }
+    return newest;
+}
+
 void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,
-                    const struct cuda_passages *before)
+                    const struct cuda_passages *before, uint32_t arrival)
 {
     bool is_area = pool->units[first].is_area;
     for (uint32_t i = 0; i < count; i++) {
         struct cuda_unit *unit = &pool->units[first + i];
         EBB_CHECK_THAT(!unit->is_free && unit->is_backed == is_backed);
         unit->before = *before;
+        unit->arrival = arrival;
         unit->is_free = true;
     }
     if (!is_area)

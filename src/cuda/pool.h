@@ -22,6 +22,7 @@
 
 struct cuda_unit {
     struct cuda_passages before; /* of a free unit */
+    uint32_t arrival;            /* of its pages, as far as known when it became free; 0: over */
     uint64_t destroyed;          /* request to the mover that destroys its contents; 0: none */
     uint32_t run;                /* of the first and the last unit of a run: its number */
     bool is_free, is_backed, is_area;
@@ -63,7 +64,9 @@ void ebb__pool_add(struct cuda_pool *pool, uint32_t first, uint32_t count);
 uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uint32_t stream,
                         struct cuda_passages *before);
 void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,
-                    const struct cuda_passages *before);
+                    const struct cuda_passages *before, uint32_t arrival);
+/* The newest arrival that was given with these units. 0: none. */
+uint32_t ebb__pool_arrival(const struct cuda_pool *pool, uint32_t first, uint32_t count);
 /* Up to `most` units of the cached run that has been free for longest. There are *count; 0: none is
  * cached. Work in *before must be over when their pages are taken. */
 uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,

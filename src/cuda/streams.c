@@ -151,7 +151,9 @@ bool ebb__streams_cover(struct cuda_streams *streams, const struct cuda_passage 
             return true;
         }
     }
-    if (queued_order(stream) < passage->order || !ebb__streams_can_record(streams, passage->stream))
+    /* A new event is behind all that has been queued. Work that is still between begin and end was
+     * so when the passage was noted: whatever must be waited for has ended before. */
+    if (!ebb__streams_can_record(streams, passage->stream))
         return false;
     struct cuda_visit visit = enter(streams, stream->context);
     bool done = record(streams, stream, event);

@@ -82,15 +82,29 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
         entry->last_order = engine->order;
         if (!entry->is_small) {
             begun->all_units += entry->unit_count;
-            if (entry->state == CUDA_BLOCK_ABSENT)
-                begun->absent_units += entry->unit_count;
-            else
+            if (entry->state != CUDA_BLOCK_ABSENT)
                 ebb__table_use(&engine->table, block);
         }
         if (scratch->count < CUDA_MOST_EVENTS_A_WORK)
             ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS,
                             work->uses[i].access);
         scratch->blocks[scratch->count++] = block;
+    }
+}
+
+/* What is due at the uses happens before anything is fetched: it makes room, and may fetch. */
+static void step_uses(struct ebb_cuda *engine, struct begun *begun)
+{
+    const struct cuda_scratch *scratch = &engine->scratch;
+    begun->absent_units = 0;
+    uint32_t seen = engine->plan.has_script ? scratch->count : 0; /* before, nobody asks for it */
+    for (uint32_t i = 0; i < seen && i < CUDA_MOST_EVENTS_A_WORK; i++)
+        if (!engine->table.blocks[scratch->blocks[i]].is_small)
+            ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
+    for (uint32_t i = 0; i < scratch->count; i++) {
+        const struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
+        if (!entry->is_small && entry->state == CUDA_BLOCK_ABSENT)
+            begun->absent_units += entry->unit_count;
     }
 }
 
@@ -208,6 +222,11 @@ static void sweep_blocks(struct ebb_cuda *engine)
         if (slab->arrival && ebb__mover_is_over(engine->mover, slab->arrival))
             slab->arrival = 0;
     }
+    for (uint32_t i = 0; i < engine->table.unit_count; i++) {
+        struct cuda_unit *unit = &engine->pool.units[i];
+        if (unit->arrival && ebb__mover_is_over(engine->mover, unit->arrival))
+            unit->arrival = 0;
+    }
     for (uint32_t i = 0; i < engine->streams.used; i++) {
         struct cuda_stream *stream = &engine->streams.streams[i];
         if (stream->awaited && ebb__mover_is_over(engine->mover, stream->awaited))
@@ -249,8 +268,6 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
     for (uint32_t i = 0; i < count; i++) {
         if (engine->table.blocks[scratch->blocks[i]].is_small)
             continue;
-        if (engine->plan.has_script) /* before, nobody asks where in it the program is */
-            ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
         if (kept != i && i < CUDA_MOST_EVENTS_A_WORK)
             scratch->events[kept] = scratch->events[i];
         kept += i < CUDA_MOST_EVENTS_A_WORK;
@@ -287,6 +304,7 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     work->order = ++engine->order;
     engine->open_works++;
     collect(engine, work, &begun);
+    step_uses(engine, &begun);
     make_chaos(engine);
     if (begun.absent_units)
         fits = fetch_absent(engine, &begun);

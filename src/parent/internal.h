@@ -246,6 +246,8 @@ EBB_NODISCARD enum ebb_status ebb__memory_open(const struct ebb_parent *parent,
 /* The memory of a device that introduces itself (protocol.h). NULL: it cannot be had. */
 struct fast_memory *ebb__memory_of_device(struct ebb_parent *parent,
                                           const struct ebb_message *hello);
+/* Notes that a device holds no more than its budget. From then on it never does. */
+void ebb__memory_look(struct fast_memory *memory);
 void ebb__memory_close(struct fast_memory *memory);
 
 /* tell.c: warns the user who started the run, and sends messages to processes. */

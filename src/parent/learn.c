@@ -8,11 +8,26 @@
 
 #include <stdlib.h>
 
+/* Have the two newest repetitions about as many events? Sizes alone repeat within an iteration, too.
+ * Announced uses are there in each, so they tell. */
+static bool has_even_events(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
+    if (count < 2 || !iterations[count - 1].traced || !iterations[count - 2].traced)
+        return true;
+    uint64_t newest = iterations[count - 1].last_event - iterations[count - 1].first_event;
+    uint64_t before = iterations[count - 2].last_event - iterations[count - 2].first_event;
+    uint64_t off = newest > before ? newest - before : before - newest;
+    return off * 16 <= newest;
+}
+
 /* True for an iteration of training, false for a loop inside of one (the initialisation of each
  * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much,
  * and touches most live bytes. A loop over frozen layers touches much that it allocates itself,
  * but it ends with the last layer. If a loop repeats long enough without a break, it counts as
- * the iteration, whatever it touches. */
+ * the iteration, whatever it touches. Not so if the program announces its uses: all are known then,
+ * and a network may have any number of layers. */
 static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0, lasting = 0, used = 0;
@@ -32,8 +47,14 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     size_t allocs = ebb__watch_period_allocs(process->stream.watch);
     bool evident = allocs == 0 || in_a_row * allocs >= ebb__tuning()->evident_allocations;
     bool most = touched * 2 >= all && evident;
-    return (most && (used * 2 >= lasting || lasting * 4 <= model->peak_bytes)) ||
-           (most && in_a_row >= ebb__tuning()->loop_iterations) ||
+    bool is_announced = process->memory->is_device && ebb__model_announced(model);
+    if (is_announced && !has_even_events(process))
+        return false;
+    if (most && (used * 2 >= lasting || lasting * 4 <= model->peak_bytes))
+        return true;
+    if (is_announced)
+        return false;
+    return (most && in_a_row >= ebb__tuning()->loop_iterations) ||
            in_a_row >= ebb__tuning()->patience_iterations;
 }
 

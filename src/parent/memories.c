@@ -115,6 +115,15 @@ static void limit_budget(struct ebb_parent *parent, struct fast_memory *memory)
     atomic_store(&memory->ledger->budget_bytes, memory->bytes);
 }
 
+void ebb__memory_look(struct fast_memory *memory)
+{
+    struct ebb_ledger *ledger = memory->ledger;
+    uint64_t budget = atomic_load(&ledger->budget_bytes);
+    if (memory->is_device && budget != UINT64_MAX && !atomic_load(&ledger->in_force) &&
+        atomic_load(&ledger->held_bytes) <= budget)
+        atomic_store(&ledger->in_force, 1);
+}
+
 struct fast_memory *ebb__memory_of_device(struct ebb_parent *parent,
                                           const struct ebb_message *hello)
 {

@@ -225,6 +225,7 @@ int ebb__parent_step(struct ebb_parent *parent)
     struct fast_memory *memory;
     for (size_t i = 0; (memory = ebb__memory_at(parent, i)); i++) {
         reap(memory);
+        ebb__memory_look(memory);
         feed_starving(parent, memory);
     }
     return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
