@@ -60,7 +60,7 @@ static void body(void *context)
 {
     struct run *run = context;
     struct rig rig;
-    char text[5][128];
+    static char text[5][128]; /* the environment, until the process ends */
     snprintf(text[0], sizeof text[0], "FAKECUDA_SEED=%llu", (unsigned long long)run->seed);
     snprintf(text[1], sizeof text[1], "FAKECUDA_BUDGET=%llu",
              (unsigned long long)run->budget_bytes);
