@@ -99,6 +99,7 @@ struct shape { /* what programs are like */
     uint64_t live_bytes; /* of a thread */
     uint64_t most_bytes; /* of a block */
     bool hidden;         /* addresses in tables */
+    bool is_seen;        /* each table, when it is copied; otherwise one of four */
     bool async;          /* allocations and frees in streams */
     bool graphs, dies;   /* captures; streams that are destroyed */
     bool legacy;         /* the first stream is the legacy one, and others block with it */
@@ -325,7 +326,7 @@ static void do_hidden(struct actor *actor)
         at[2 * i + 1] = items[i]->bytes;
     }
     copy_in(actor, table, at, sizeof at, stream);
-    bool is_seen = draw(actor, 4) == 0;
+    bool is_seen = draw(actor, 4) == 0 || actor->shape->is_seen;
     for (unsigned i = 0; is_seen && i < count; i++)
         ebb__cuda_reach(actor->rig->engine, items[i]->address);
     struct ebb_cuda_use use = {address, 0, EBB_ACCESS_UNKNOWN};

@@ -11,14 +11,21 @@ struct run {
     uint64_t seed;
     struct shape shape;
     uint64_t budget_bytes;
+    enum ebb_cuda_backing_kind backing;
     bool show;
     char report[64], marker[64]; /* files: of the fake, and one that goes if a work is too large */
 };
 
-static struct run run_of(uint64_t seed)
+static const char *const backings[EBB_CUDA_BACKING_COUNT] = {
+    [EBB_CUDA_MANAGED] = "managed",
+    [EBB_CUDA_VMM_HOST] = "vmm-host",
+    [EBB_CUDA_VMM_TRUSTING] = "vmm-trusting",
+};
+
+static struct run run_of(uint64_t seed, enum ebb_cuda_backing_kind backing)
 {
     struct actor dice = {.random = seed * 77};
-    struct run run = {.seed = seed};
+    struct run run = {.seed = seed, .backing = backing};
     run.shape.threads = draw(&dice, 3) ? 1 : 1 + draw(&dice, 4);
     run.shape.streams = 1 + draw(&dice, MOST_STREAMS);
     run.shape.steps = 60 + draw(&dice, 200);
@@ -30,6 +37,7 @@ static struct run run_of(uint64_t seed)
     run.shape.graphs = draw(&dice, 3) == 0;
     run.shape.dies = draw(&dice, 2);
     run.shape.legacy = draw(&dice, 3) == 0;
+    run.shape.is_seen = backing == EBB_CUDA_VMM_TRUSTING;
     return run;
 }
 
@@ -52,16 +60,19 @@ static void body(void *context)
 {
     struct run *run = context;
     struct rig rig;
-    char text[5][128];
+    static char text[5][128]; /* the environment, until the process ends */
     snprintf(text[0], sizeof text[0], "FAKECUDA_SEED=%llu", (unsigned long long)run->seed);
     snprintf(text[1], sizeof text[1], "FAKECUDA_BUDGET=%llu",
              (unsigned long long)run->budget_bytes);
     snprintf(text[2], sizeof text[2], "FAKECUDA_LAZY_US=%d", run->seed % 3 ? 200 : 3000);
-    snprintf(text[3], sizeof text[3], "FAKECUDA_RACES=%d", (int)(run->seed % 2));
+    /* For the order of copies on the lanes, the host looks at a counter. The fake does not know. */
+    snprintf(text[3], sizeof text[3], "FAKECUDA_RACES=%d",
+             run->backing == EBB_CUDA_MANAGED && run->seed % 2);
     snprintf(text[4], sizeof text[4], "FAKECUDA_REPORT=%s", run->report);
     for (unsigned i = 0; i < 5; i++)
         putenv(text[i]);
     rig_init(&rig, run->budget_bytes);
+    rig.config.backing = run->backing;
     rig.config.chaos_seed = run->seed % 4 ? run->seed : 0;
     rig_start_at(&rig, run->seed % 5 ? 1 : UINT32_MAX - 20);
     unsigned ooms = program_run(&rig, &run->shape, run->seed);
@@ -89,15 +100,29 @@ static void body(void *context)
 /* What is announced is on the device when it is used. */
 static bool is_local(const struct run *run)
 {
+    if (run->backing != EBB_CUDA_MANAGED)
+        return true; /* the fake does not tell */
     bool fits = access(run->marker, F_OK) == 0;
     return run->shape.hidden || run->shape.graphs || !fits ||
            (reported(run->report, "remote_accesses") == 0 && reported(run->report, "faults") == 0);
+}
+
+static bool find_backing(const char *name, enum ebb_cuda_backing_kind *backing)
+{
+    for (unsigned i = 0; i < EBB_CUDA_BACKING_COUNT; i++) {
+        if (backings[i] && !strcmp(name, backings[i])) {
+            *backing = (enum ebb_cuda_backing_kind)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 int main(int argc, char **argv)
 {
     uint64_t seeds = 20, first = 1;
     bool show = false;
+    enum ebb_cuda_backing_kind backing = EBB_CUDA_MANAGED;
     unsigned failed = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--show"))
@@ -106,11 +131,16 @@ int main(int argc, char **argv)
             seeds = strtoull(argv[++i], NULL, 10);
         else if (i + 1 < argc && !strcmp(argv[i], "--first"))
             first = strtoull(argv[++i], NULL, 10);
+        else if (i + 1 < argc && !strcmp(argv[i], "--backing") &&
+                 find_backing(argv[i + 1], &backing))
+            i++;
         else
-            return fprintf(stderr, "usage: fuzz_cuda [--seeds N] [--first S] [--show]\n"), 2;
+            return fprintf(stderr,
+                           "usage: fuzz_cuda [--seeds N] [--first S] [--backing NAME] [--show]\n"),
+                   2;
     }
     for (uint64_t seed = first; seed < first + seeds; seed++) {
-        struct run run = run_of(seed);
+        struct run run = run_of(seed, backing);
         run.show = show;
         snprintf(run.report, sizeof run.report, "/tmp/fuzz_cuda.%d.json", getpid());
         snprintf(run.marker, sizeof run.marker, "/tmp/fuzz_cuda.%d.fits", getpid());

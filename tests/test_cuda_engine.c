@@ -1,7 +1,7 @@
 /* The engine on the fake driver, one property at a time. Random programs: fuzz_cuda. */
 #include "base/clock.h"
 #include "base/tuning.h"
-#include "cuda_program.h"
+#include "cuda_known.h"
 
 // clang-format off
 #include <setjmp.h>
@@ -9,119 +9,6 @@
 #include <stddef.h>
 #include <cmocka.h>
 // clang-format on
-
-#define MIB ((uint64_t)1 << 20)
-
-static void set_patience(const char *value)
-{
-    char text[64];
-    struct ebb_error error;
-    snprintf(text, sizeof text, "cuda_patience_ns=%s", value);
-    RIG_MUST(ebb__tuning_set(text, &error) == EBB_OK);
-}
-
-/* ---- kernels that wait ----------------------------------------------------------------------- */
-
-static _Atomic int gate_is_open, gate_was_reached, peer_has_run;
-
-static void kernel_gate(struct fakecuda_kernel *k)
-{
-    atomic_store(&gate_was_reached, 1);
-    while (!atomic_load(&gate_is_open))
-        fakecuda_yield(k);
-}
-
-static void kernel_await_peer(struct fakecuda_kernel *k)
-{
-    fakecuda_read(k, fakecuda_pointer(k, 0), 4);
-    while (!atomic_load(&peer_has_run))
-        fakecuda_yield(k);
-}
-
-static void kernel_peer(struct fakecuda_kernel *k)
-{
-    fakecuda_read(k, fakecuda_pointer(k, 0), 4);
-    atomic_store(&peer_has_run, 1);
-}
-
-static const unsigned short pointer_sizes[] = {8};
-static const struct fakecuda_entry waiting_kernels[] = {
-    {"gate", kernel_gate, 0, NULL},
-    {"await_peer", kernel_await_peer, 1, pointer_sizes},
-    {"peer", kernel_peer, 1, pointer_sizes}};
-static const struct fakecuda_image waiting_image = {FAKECUDA_MAGIC, 3, waiting_kernels, 0, NULL};
-
-static CUfunction waiting(struct rig *rig, const char *name)
-{
-    static CUmodule module;
-    CUfunction function;
-    if (!module)
-        RIG_OK(rig->call.cuModuleLoadData(&module, &waiting_image));
-    RIG_OK(rig->call.cuModuleGetFunction(&function, module, name));
-    return function;
-}
-
-/* ---- a block with known contents ------------------------------------------------------------- */
-
-struct known {
-    CUdeviceptr address;
-    uint64_t bytes;
-    uint32_t salt;
-};
-
-static CUresult known_alloc(struct rig *rig, struct known *known, uint64_t bytes)
-{
-    *known = (struct known){.bytes = bytes};
-    return ebb__cuda_alloc(rig->engine, bytes, EBB_CUDA_NO_STREAM, &known->address);
-}
-
-static void known_fill(struct rig *rig, struct known *known, CUstream stream, uint32_t salt)
-{
-    void *parameters[] = {&known->address, &known->bytes, &salt};
-    struct ebb_cuda_use use = {known->address, 0, EBB_ACCESS_WRITE};
-    known->salt = salt;
-    RIG_OK(rig_launch(rig, rig_function(rig, "fill"), stream, parameters, &use, 1, false));
-}
-
-static void known_use(struct rig *rig, const struct known *known, const char *kernel,
-                      CUstream stream)
-{
-    CUdeviceptr address = known->address;
-    void *parameters[] = {&address};
-    struct ebb_cuda_use use = {address, 0, EBB_ACCESS_READ};
-    RIG_OK(rig_launch(rig, waiting(rig, kernel), stream, parameters, &use, 1, false));
-}
-
-static void known_check(struct rig *rig, const struct known *known, CUstream stream)
-{
-    uint32_t words[WORDS];
-    for (unsigned place = 0; place < PLACES; place++) {
-        CUdeviceptr from = place_of(known->address, known->bytes, place);
-        struct ebb_cuda_use use = {from, sizeof words, EBB_ACCESS_READ};
-        struct ebb_cuda_work work = {
-            .kind = EBB_CUDA_COPY, .stream = stream, .uses = &use, .use_count = 1};
-        ebb__cuda_begin(rig->engine, &work);
-        RIG_OK(rig->call.cuMemcpyDtoHAsync_v2(words, from, sizeof words, stream));
-        ebb__cuda_end(rig->engine, &work, true);
-        RIG_OK(rig->driver.cuStreamSynchronize(stream));
-        for (unsigned i = 0; i < WORDS; i++)
-            RIG_MUST(words[i] == filled(known->salt, place, i));
-    }
-}
-
-static void start(struct rig *rig, uint64_t budget_bytes)
-{
-    rig_init(rig, budget_bytes);
-    rig_start(rig);
-    RIG_OK(rig->call.cuModuleLoadData(&rig->module, &program_image));
-}
-
-static CUstream new_stream(struct rig *rig)
-{
-    CUstream stream;
-    RIG_OK(rig->driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
 
 /* ---- nothing waits for the device, but for memory that the device still uses ----------------- */
 

@@ -106,6 +106,20 @@ static void introduce(CUdevice device, const char *name, char *text, size_t byte
     snprintf(text, bytes, "%s\n%s\n%s", hex, bus, name);
 }
 
+/* EBB_CUDA_BACKING=vmm-host or vmm-trusting: see src/cuda/README.md. */
+static enum ebb_cuda_backing_kind chosen_backing(void)
+{
+    const char *name = getenv("EBB_CUDA_BACKING");
+    if (!name || !strcmp(name, "managed"))
+        return EBB_CUDA_MANAGED;
+    if (!strcmp(name, "vmm-host"))
+        return EBB_CUDA_VMM_HOST;
+    if (!strcmp(name, "vmm-trusting"))
+        return EBB_CUDA_VMM_TRUSTING;
+    ebb__attach_warn(NULL, "EBB_CUDA_BACKING is none of managed, vmm-host, vmm-trusting: managed");
+    return EBB_CUDA_MANAGED;
+}
+
 bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
                  struct ebb_cuda_attachment *attachment)
 {
@@ -131,7 +145,7 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
         .ledger = parent->ledger,
         .slot = attached->slot,
         .ring = parent->ring,
-        .backing = record ? EBB_CUDA_NATIVE : EBB_CUDA_MANAGED,
+        .backing = record ? EBB_CUDA_NATIVE : chosen_backing(),
         .host_budget_bytes = parent->store_limit_bytes,
         .pinned_budget_bytes = UINT64_MAX,
         .record = record,

@@ -4,13 +4,44 @@
 #include "job.h"
 #include "params.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+
+/* ---- how many -------------------------------------------------------------------------------- */
+
+/* Threads count apart, so that they do not wait for each other's cache lines. */
+enum { SHARDS = 16 };
+static struct shard {
+    _Alignas(64) _Atomic uint64_t count;
+} shards[SHARDS];
+static _Atomic unsigned next_shard;
+static _Thread_local struct shard *own_shard;
+
+static void count_launch(void)
+{
+    if (!own_shard)
+        own_shard = &shards[atomic_fetch_add(&next_shard, 1) % SHARDS];
+    atomic_fetch_add_explicit(&own_shard->count, 1, memory_order_relaxed);
+}
+
+/* For measurements (bench/gpu): launches of kernels until now, without those in graphs. */
+uint64_t ebb_cuda_launches(void);
+__attribute__((visibility("default"))) uint64_t ebb_cuda_launches(void)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < SHARDS; i++)
+        sum += atomic_load_explicit(&shards[i].count, memory_order_relaxed);
+    return sum;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
 
 CUresult ebb__door_launch(__typeof__(cuLaunchKernel) *next, CUstream stream, CUfunction a,
                           unsigned b, unsigned c, unsigned d, unsigned e, unsigned f, unsigned g,
                           unsigned h, CUstream i, void **j, void **k)
 {
     struct door_job job;
+    count_launch();
     ebb__job_init(&job);
     uint64_t name = ebb__params_scan(&job, a, j, k);
     ebb__job_begin(&job, EBB_CUDA_KERNEL, ebb__job_stream(stream, i), false, name);
@@ -21,6 +52,7 @@ CUresult ebb__door_launch_ex(__typeof__(cuLaunchKernelEx) *next, CUstream stream
                              const CUlaunchConfig *a, CUfunction b, void **c, void **d)
 {
     struct door_job job;
+    count_launch();
     ebb__job_init(&job);
     uint64_t name = ebb__params_scan(&job, b, c, d);
     if (a)
@@ -33,6 +65,7 @@ CUresult ebb__door_launch_cooperative(__typeof__(cuLaunchCooperativeKernel) *nex
                                       unsigned f, unsigned g, unsigned h, CUstream i, void **j)
 {
     struct door_job job;
+    count_launch();
     ebb__job_init(&job);
     uint64_t name = ebb__params_scan(&job, a, j, NULL);
     ebb__job_begin(&job, EBB_CUDA_KERNEL, ebb__job_stream(stream, i), false, name);
@@ -47,6 +80,7 @@ CUresult ebb__door_launch_multi(__typeof__(cuLaunchCooperativeKernelMultiDevice)
     if (!jobs)
         return next(a, b, c);
     for (unsigned i = 0; i < b; i++) {
+        count_launch();
         ebb__job_init(&jobs[i]);
         uint64_t name = ebb__params_scan(&jobs[i], a[i].function, a[i].kernelParams, NULL);
         ebb__job_begin(&jobs[i], EBB_CUDA_KERNEL, ebb__job_stream(stream, a[i].hStream), false,

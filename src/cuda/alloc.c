@@ -106,8 +106,10 @@ static bool take_planned(struct ebb_cuda *engine, uint64_t bytes, struct taken *
 static bool take_units(struct ebb_cuda *engine, uint32_t stream, struct taken *taken)
 {
     taken->first = ebb__pool_take(&engine->pool, taken->count, true, stream, &taken->before);
-    if (taken->first != CUDA_NO_UNIT)
+    if (taken->first != CUDA_NO_UNIT) {
+        taken->arrival = ebb__pool_arrival(&engine->pool, taken->first, taken->count);
         return true;
+    }
     if (!ebb__room_make(&engine->room, taken->count) || !ebb__mover_has_room(engine->mover, 1))
         return false;
     taken->first = take_bare(engine, taken->count, stream, &taken->before);
@@ -255,6 +257,7 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
     if (bytes > EBB_EVENT_SIZE_LIMIT)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    uint32_t arrival = 0;
     const struct timespec pause = {.tv_nsec = RETRY_NS};
     /* The last step before the error: other threads may end what they hold, captures end, other
      * processes return memory. */
@@ -265,11 +268,15 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
         if (!ebb__cuda_lock(engine))
             return CUDA_ERROR_NOT_INITIALIZED;
         result = try_alloc(engine, bytes, stream, address);
+        if (result == CUDA_SUCCESS)
+            arrival = engine->table.blocks[ebb__cuda_find(engine, *address)].arrival;
         bool may_retry = can_change(engine, bytes);
         ebb__cuda_unlock(engine);
         if (!may_retry)
             break;
     }
+    if (result == CUDA_SUCCESS && engine->gate.is_used && arrival)
+        ebb__cuda_wait_for_arrival(engine, arrival); /* a kernel may use it without naming it */
     if (result == CUDA_SUCCESS && !engine->backing->ops->can_evict && !is_there(engine, *address)) {
         ebb__cuda_free(engine, *address, stream);
         return CUDA_ERROR_OUT_OF_MEMORY;

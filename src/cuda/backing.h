@@ -15,10 +15,17 @@ struct ebb_cuda_backing;
 struct ebb_cuda_backing_ops {
     const char *name;
     bool can_evict; /* false: evict and fetch are never called */
+    /* Each access finds the right bytes at any time, even during a transfer. Otherwise: accesses to
+     * live bytes are served before and after a transfer. */
+    bool is_coherent;
+    bool needs_quiet;      /* it moves live bytes only while the device is idle (gate.h) */
+    uint32_t most_flights; /* pieces on the way to the host at a time; 0: one */
     /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory.
      * Threads of the program call it, with the engine's context current. */
     CUresult (*reserve)(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first);
     void (*release)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
+    /* How many bytes from `first` on come to the device at once, `bytes` at most. NULL: all. */
+    uint64_t (*piece)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
     /* Pages with undefined contents on the device. But where accesses to absent bytes are served,
      * bytes that were written since `drop` and `forget` stay: only those two destroy contents. */
     CUresult (*populate)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
@@ -27,6 +34,9 @@ struct ebb_cuda_backing_ops {
      * from there without taking device memory. */
     CUresult (*evict)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool is_clean, CUstream lane);
+    /* The lane is past the eviction. NULL: nothing is left to do. An error: the bytes are on the
+     * device as before. */
+    CUresult (*evicted)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
     CUresult (*fetch)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool keep_copy, CUstream lane);
     /* The contents are dead: the pages leave the device, without a copy where the driver can. */
@@ -35,8 +45,14 @@ struct ebb_cuda_backing_ops {
     /* The contents are dead, and absent: host memory is released where possible. */
     CUresult (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                        CUstream lane);
+    /* No pages of the device can be had: accesses are served all the same. NULL: so they are. */
+    CUresult (*serve)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
+    /* Returns pages that have left their addresses to the driver. NULL: they are not recycled. What
+     * is recycled counts as held until then. */
+    void (*trim)(struct ebb_cuda_backing *backing);
     /* May a kept copy in host memory be reused without a transfer? */
     bool has_clean_copies;
+    /* Makes no driver call: all regions have been released, or the context is gone. */
     void (*destroy)(struct ebb_cuda_backing *backing);
 };
 

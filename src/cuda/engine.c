@@ -1,10 +1,13 @@
 /* The engine as a whole: its life, its lock, its streams. */
 #include "cuda/internal.h"
 
+#include "base/clock.h"
+#include "base/tuning.h"
 #include "cuda/memory.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the lock -------------------------------------------------------------------------------- */
@@ -84,6 +87,12 @@ static enum ebb_status make_backing(struct ebb_cuda *engine, struct ebb_error *e
     switch (engine->config.backing) {
     case EBB_CUDA_MANAGED:
         return ebb__managed_create(&engine->config, &engine->backing, error);
+    case EBB_CUDA_VMM_HOST:
+    case EBB_CUDA_VMM_TRUSTING:
+        /* Host memory is pinned there. */
+        if (engine->config.host_budget_bytes > engine->config.pinned_budget_bytes)
+            engine->config.host_budget_bytes = engine->config.pinned_budget_bytes;
+        return ebb__vmm_host_create(&engine->config, &engine->backing, error);
     case EBB_CUDA_NATIVE:
         return ebb__native_create(&engine->config, &engine->backing, error);
     default:
@@ -130,9 +139,11 @@ static enum ebb_status make_mover(struct ebb_cuda *engine, uint32_t first_arriva
                                        .streams = &engine->streams,
                                        .table = &engine->table,
                                        .clock = engine->clock,
+                                       .gate = &engine->gate,
                                        .engine_lock = &engine->lock,
                                        .first_arrival = first_arrival};
     engine->swept_arrival = first_arrival;
+    engine->gate.is_used = engine->backing->ops->needs_quiet;
     return ebb__mover_create(&config, &engine->mover, error);
 }
 
@@ -209,12 +220,33 @@ static void release_all(struct ebb_cuda *engine)
     atomic_store(&engine->config.ring->counters.held_bytes, 0);
 }
 
+/* The program may have freed blocks that queued work uses. To unmap them does not wait for it. */
+static void await_work(struct ebb_cuda *engine)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    uint64_t since_ns = ebb__now_ns();
+    uint32_t events[CUDA_MOST_STREAMS], count = 0;
+    pthread_mutex_lock(&engine->lock);
+    ebb__streams_fence(&engine->streams, events, &count);
+    pthread_mutex_unlock(&engine->lock);
+    while (count > 0) {
+        if (ebb__streams_event_is_over(&engine->streams, events[count - 1]))
+            ebb__streams_release(&engine->streams, events[--count]);
+        else if (ebb__now_ns() - since_ns > ebb__tuning()->cuda_patience_ns)
+            return;
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
 void ebb__cuda_destroy(struct ebb_cuda *engine)
 {
     bool is_abandoned = atomic_load(&engine->is_abandoned);
     if (!is_abandoned) {
         ebb__mover_stop(engine->mover, false, false);
         struct cuda_visit visit = ebb__streams_enter(&engine->streams);
+        if (!engine->backing->ops->is_coherent)
+            await_work(engine);
         for (uint32_t i = 0; i < engine->table.region_count; i++)
             engine->backing->ops->release(engine->backing, engine->table.regions[i].first,
                                           engine->table.regions[i].bytes);

@@ -39,8 +39,11 @@ struct ebb_cuda;
 /* Where the bytes of absent blocks are, and how they move: backing.h. */
 enum ebb_cuda_backing_kind {
     EBB_CUDA_MANAGED,  /* managed memory; the default */
-    EBB_CUDA_VMM_HOST, /* device pages are mapped away; an absent block is mapped to host memory */
-    EBB_CUDA_NATIVE,   /* nothing moves: recording alone, and what is excluded */
+    EBB_CUDA_VMM_HOST, /* an absent block is mapped to host memory; it moves while no kernel runs */
+    /* The same, but blocks move beside kernels. Kernels must use only what their parameters name,
+     * or a table that was copied to the device. */
+    EBB_CUDA_VMM_TRUSTING,
+    EBB_CUDA_NATIVE, /* nothing moves: recording alone, and what is excluded */
     EBB_CUDA_BACKING_COUNT
 };
 
@@ -114,6 +117,7 @@ struct ebb_cuda_work {
     size_t use_count;
     /* Private to the engine. */
     uint32_t held[EBB_CUDA_MOST_HELD];
+    bool is_counted;     /* by the gate */
     uint32_t held_count; /* more than EBB_CUDA_MOST_HELD: the engine notes them elsewhere */
     uint64_t order;
 };

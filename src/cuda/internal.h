@@ -50,6 +50,7 @@ struct ebb_cuda {
     struct cuda_room room;
     struct ebb_cuda_backing *backing;
     struct cuda_mover *mover;
+    struct cuda_gate gate;
     struct ebb_cuda_follow *follow;
     struct ebb_cuda_clock *clock;
     struct cuda_scratch scratch;
@@ -97,6 +98,20 @@ void ebb__cuda_note_plan(struct ebb_cuda *engine);
 /* An event of a block, for the trace. */
 void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, uint8_t kind,
                      uint8_t access);
+
+/* waits.c: on the host, without the lock. */
+void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
+void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
+/* Until all *outs* up to this number are over, or the mover's patience ends. */
+void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number);
+/* Until the stream is ordered behind all that it owes, or patience ends. */
+void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream);
+/* With the lock, which is released meanwhile: until the gate is open. False: abandoned. */
+bool ebb__cuda_await_gate(struct ebb_cuda *engine);
+/* With the lock, while the gate is open: the work may be queued from now on. */
+void ebb__cuda_enter_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
+/* Both, for a work that has waited. */
+void ebb__cuda_pass_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 
 /* check.c: in builds with EBB_CHECK, what must hold between calls. */
 void ebb__cuda_check(const struct ebb_cuda *engine);

@@ -147,6 +147,7 @@ static void managed_destroy(struct ebb_cuda_backing *backing)
 static const struct ebb_cuda_backing_ops managed_ops = {
     .name = "managed",
     .can_evict = true,
+    .is_coherent = true,
     .reserve = managed_reserve,
     .release = managed_release,
     .populate = managed_populate,

@@ -170,6 +170,32 @@ static bool look(struct cuda_mover *mover, uint64_t *looked_ns, bool was_pending
     return pending;
 }
 
+/* The device has been quiet, and what has begun to move is over before it is not any more. */
+static void end_quiet(struct cuda_mover *mover)
+{
+    while (mover->moving.flights.count)
+        ebb__mover_land(mover);
+    mover->driver->cuStreamSynchronize(mover->lanes.in);
+    ebb__gate_open(mover->config.gate, mover->config.streams);
+}
+
+static bool step(struct cuda_mover *mover)
+{
+    struct cuda_gate *gate = mover->config.gate;
+    bool did = ebb__mover_step_arrivals(mover);
+    if (gate->is_used)
+        did |= ebb__gate_step(gate, mover->config.streams, mover->config.engine_lock,
+                              ebb__mover_wants_quiet(mover));
+    bool moved = ebb__mover_step_out(mover);
+    moved |= ebb__mover_step_in(mover);
+    if (ebb__gate_is_quiet(gate)) {
+        gate->has_moved |= moved;
+        if ((!moved && !mover->moving.flights.count) || ebb__gate_is_late(gate))
+            end_quiet(mover);
+    }
+    return did || moved;
+}
+
 static void *run(void *context)
 {
     struct cuda_mover *mover = context;
@@ -180,19 +206,21 @@ static void *run(void *context)
     if (mover->driver->cuThreadExchangeStreamCaptureMode)
         mover->driver->cuThreadExchangeStreamCaptureMode(&mode);
     while (!atomic_load(&mover->must_stop)) {
-        bool did = ebb__mover_step_arrivals(mover);
-        did |= ebb__mover_step_out(mover);
-        did |= ebb__mover_step_in(mover);
+        bool did = step(mover);
         is_pending = look(mover, &looked_ns, is_pending);
         drain_ns = mover->config.clock ? ebb__clock_drain(mover->config.clock) : UINT64_MAX;
         if (did) {
             pause = LEAST_PAUSE_NS;
             continue;
         }
-        uint64_t ns = has_work(mover) ? pause : is_pending ? POLL_NS : UINT64_MAX;
+        uint64_t ns = has_work(mover) || mover->config.gate->state != CUDA_GATE_OPEN ? pause
+                      : is_pending                                                   ? POLL_NS
+                                   : ebb__mover_trim(mover, false);
         sleep_for(mover, ns < drain_ns ? ns : drain_ns);
         pause = pause < MOST_PAUSE_NS ? pause * 2 : MOST_PAUSE_NS;
     }
+    if (ebb__gate_is_quiet(mover->config.gate) || ebb__gate_is_closed(mover->config.gate))
+        ebb__gate_open(mover->config.gate, mover->config.streams);
     CUcontext popped;
     mover->driver->cuCtxPopCurrent_v2(&popped);
     return NULL;
@@ -213,6 +241,20 @@ static bool make_lane(struct cuda_mover *mover, CUstream *lane)
     return driver->cuStreamCreate(lane, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
 }
 
+static bool make_flights(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    uint32_t most = mover->config.backing->ops->most_flights;
+    mover->moving.flights.most = most == 0                  ? 1
+                                 : most > CUDA_MOST_FLIGHTS ? CUDA_MOST_FLIGHTS
+                                                            : most;
+    for (uint32_t i = 0; i < CUDA_MOST_FLIGHTS; i++)
+        if (driver->cuEventCreate(&mover->moving.flights.items[i].event, CU_EVENT_DISABLE_TIMING) !=
+            CUDA_SUCCESS)
+            return false;
+    return true;
+}
+
 static bool make_resources(struct cuda_mover *mover)
 {
     const struct ebb_cuda_driver *driver = mover->driver;
@@ -227,9 +269,8 @@ static bool make_resources(struct cuda_mover *mover)
                CUDA_SUCCESS &&
            make_lane(mover, &mover->lanes.in) && make_lane(mover, &mover->lanes.out) &&
            driver->cuEventCreate(&mover->lanes.in_event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-           driver->cuEventCreate(&mover->lanes.out_event, CU_EVENT_DISABLE_TIMING) ==
-               CUDA_SUCCESS &&
-           driver->cuEventCreate(&mover->lanes.between, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+           driver->cuEventCreate(&mover->lanes.between, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+           make_flights(mover);
 }
 
 static void free_resources(struct cuda_mover *mover)
@@ -241,8 +282,9 @@ static void free_resources(struct cuda_mover *mover)
         driver->cuStreamDestroy_v2(mover->lanes.out);
     if (mover->lanes.in_event)
         driver->cuEventDestroy_v2(mover->lanes.in_event);
-    if (mover->lanes.out_event)
-        driver->cuEventDestroy_v2(mover->lanes.out_event);
+    for (uint32_t i = 0; i < CUDA_MOST_FLIGHTS; i++)
+        if (mover->moving.flights.items[i].event)
+            driver->cuEventDestroy_v2(mover->moving.flights.items[i].event);
     if (mover->lanes.between)
         driver->cuEventDestroy_v2(mover->lanes.between);
     if (mover->lanes.flag)

@@ -23,6 +23,7 @@
 
 #include "cuda/backing.h"
 #include "cuda/clock.h"
+#include "cuda/gate.h"
 #include "cuda/streams.h"
 #include "cuda/table.h"
 
@@ -44,7 +45,7 @@ struct cuda_move {
     uint8_t kind;          /* enum cuda_move_kind */
     bool is_dead;          /* FETCH: the block has been freed */
     bool keep_copy, is_clean;
-    uint32_t events[CUDA_MOVE_EVENTS], event_count; /* of an out, with references */
+    uint32_t events[CUDA_MOVE_EVENTS], event_count; /* to wait for, with references */
 };
 
 /* A queue in a ring that grows. Items [first, issued) are on their way, [issued, last) wait. */
@@ -66,6 +67,7 @@ struct cuda_mover_config {
     struct cuda_streams *streams;
     struct cuda_table *table;
     struct ebb_cuda_clock *clock; /* or NULL */
+    struct cuda_gate *gate;
     pthread_mutex_t *engine_lock;
     uint32_t first_arrival; /* 1, but for tests of what happens after 2^32 */
 };

@@ -16,20 +16,38 @@ struct cuda_unit_real {
 
 struct cuda_side {   /* the request that is being carried out: private to the thread */
     uint64_t number; /* 0: none */
-    uint32_t done;   /* units */
+    uint32_t done;   /* units; of an out: begun */
     uint32_t failures;
-    bool is_moving; /* an out's piece is on its way: `event` is behind it */
     uint32_t piece_first, piece_count;
+};
+
+#define CUDA_MOST_FLIGHTS 4u
+
+struct cuda_flight { /* a piece of an out that is on its way */
+    uint64_t number; /* of its request */
+    uint32_t first, count;
+    uint8_t kind; /* enum cuda_move_kind; FORGET also for the dead host memory of a DROP */
+    CUevent event;
+};
+
+struct cuda_flights { /* first in, first out */
+    struct cuda_flight items[CUDA_MOST_FLIGHTS];
+    uint32_t first, count, most;
 };
 
 struct cuda_lanes {
     CUstream in, out;
-    CUevent in_event, out_event; /* behind the newest transfer */
-    CUevent between;             /* what *out* destroys comes after what *in* has queued */
+    CUevent in_event; /* behind the newest transfer */
+    CUevent between;  /* what *out* destroys comes after what *in* has queued */
     bool is_in_event_recorded;
     _Atomic uint32_t *flag; /* pinned: the newest arrival */
     CUdeviceptr flag_on_device;
     bool can_write, can_wait; /* on the device */
+};
+
+struct cuda_spare { /* pages that the backing keeps for the next *in*: in the ledger still */
+    uint64_t bytes, since_ns;
+    bool is_starved; /* the newest *in* found no room in the ledger, and nothing has left since */
 };
 
 struct cuda_patience {
@@ -57,13 +75,47 @@ struct cuda_mover {
     _Atomic uint64_t outs_over;   /* all *outs* up to this number are over */
     _Atomic uint64_t held_bytes, stuck_bytes, stray_units;
     struct cuda_lanes lanes;
-    struct cuda_side going_out, coming_in;
+    struct cuda_moving {
+        struct cuda_side out, in;
+        struct cuda_flights flights;
+    } moving;
+    struct cuda_spare spare;
     struct cuda_patience patience;
 };
 
-/* moves.c: one step each, on the mover's thread. True: something was done. */
+/* outs.c, moves.c: one step each, on the mover's thread. True: something was done. */
 bool ebb__mover_step_out(struct cuda_mover *mover);
+/* The oldest piece on its way to the host, if the lane is past it. */
+bool ebb__mover_land(struct cuda_mover *mover);
 bool ebb__mover_step_in(struct cuda_mover *mover);
 bool ebb__mover_step_arrivals(struct cuda_mover *mover);
+/* Does a request wait for a quiet device? */
+bool ebb__mover_wants_quiet(struct cuda_mover *mover);
+
+/* held.c: bytes that are held */
+/* Before pages appear. False: the ledger has no room. */
+bool ebb__mover_take_bytes(struct cuda_mover *mover, uint64_t bytes);
+/* After they have left their addresses. */
+void ebb__mover_give_bytes(struct cuda_mover *mover, uint64_t bytes);
+/* Spare pages go back to the driver, if they have not been used for a while, or all (`now`). When
+ * to look again, in ns from now; UINT64_MAX: not. */
+uint64_t ebb__mover_trim(struct cuda_mover *mover, bool now);
+
+/* moves.c: for both sides */
+uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
+                             enum cuda_real real, bool is, uint32_t *count);
+void ebb__mover_progress(struct cuda_mover *mover);
+void ebb__mover_unstick(struct cuda_mover *mover, uint32_t unit);
+bool ebb__mover_are_over(struct cuda_mover *mover, const struct cuda_move *move);
+void ebb__mover_release_events(struct cuda_mover *mover, const struct cuda_move *move);
+/* May live bytes move now? */
+static inline bool ebb__mover_may_move(const struct cuda_mover *mover)
+{
+    return !mover->config.backing->ops->needs_quiet || ebb__gate_is_quiet(mover->config.gate);
+}
+static inline uint64_t ebb__unit_bytes(uint32_t count)
+{
+    return count * EBB_CUDA_UNIT_BYTES;
+}
 
 #endif

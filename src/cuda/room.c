@@ -65,6 +65,11 @@ static bool add_fetch(struct cuda_room *room, struct cuda_block *block, bool kee
                              .keep_copy = keep_copy};
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
+    /* It may have been used over the bus, where it moves only after that. */
+    if (!room->backing->ops->is_coherent &&
+        !ebb__passages_cover(room->streams, &block->uses, move.events, CUDA_MOVE_EVENTS,
+                             &move.event_count))
+        return false;
     block->move = ebb__mover_add(room->mover, &move, &block->arrival);
     return true;
 }
@@ -103,7 +108,7 @@ static bool drop_cached(struct cuda_room *room, uint64_t most)
     if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
                              &move.event_count)) {
         /* Work that cannot be waited for now: the pages leave with their dead contents. */
-        if (!room->backing->ops->can_evict)
+        if (!room->backing->ops->can_evict || !room->backing->ops->is_coherent)
             return false;
         move.kind = CUDA_MOVE_EVICT;
     }

@@ -205,6 +205,43 @@ bool ebb__streams_poll(struct cuda_streams *streams)
     return pending;
 }
 
+/* Of an ended stream and of one that records at the end of each work, the newest event is behind
+ * all that has been queued. */
+static bool fence_one(struct cuda_streams *streams, uint32_t index, uint32_t *event)
+{
+    struct cuda_stream *stream = &streams->streams[index];
+    bool done = ebb__streams_can_record(streams, index);
+    if (done) {
+        struct cuda_visit visit = enter(streams, stream->context);
+        done = record(streams, stream, event);
+        ebb__streams_leave(streams, visit);
+    } else if ((stream->is_ended || stream->is_eager) && stream->recent_count) {
+        *event = stream->recent[stream->recent_count - 1];
+        done = true;
+    }
+    if (done)
+        atomic_fetch_add_explicit(&streams->events[*event].references, 1, memory_order_relaxed);
+    return done;
+}
+
+bool ebb__streams_fence(struct cuda_streams *streams, uint32_t *events, uint32_t *count)
+{
+    *count = 0;
+    for (uint32_t i = 0; i < streams->used; i++) {
+        struct cuda_stream *stream = &streams->streams[i];
+        if (!stream->is_used || (!stream->open_count && stream->passed >= stream->last_order))
+            continue;
+        if (fence_one(streams, i, &events[*count])) {
+            ++*count;
+        } else if (!stream->is_ended && !stream->is_eager) {
+            while (*count)
+                ebb__streams_release(streams, events[--*count]);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ---- streams --------------------------------------------------------------------------------- */
 
 static CUstream usual_handle(CUstream handle)

@@ -99,6 +99,9 @@ void ebb__streams_release(struct cuda_streams *streams, uint32_t event);
 bool ebb__streams_event_is_over(struct cuda_streams *streams, uint32_t event);
 /* Records an event on each stream with work that none covers. */
 void ebb__streams_mark_all(struct cuda_streams *streams);
+/* An event behind all that has been queued, on each stream with work that may not be over. There
+ * are *count, CUDA_MOST_STREAMS at most, with references. False: some stream has none now. */
+bool ebb__streams_fence(struct cuda_streams *streams, uint32_t *events, uint32_t *count);
 /* Looks which events are over. True: some are not. */
 bool ebb__streams_poll(struct cuda_streams *streams);
 

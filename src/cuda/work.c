@@ -1,13 +1,7 @@
 /* Work: what it uses is resident when it runs, and stays until it has been queued. */
 #include "cuda/internal.h"
 
-#include "base/clock.h"
-#include "base/tuning.h"
-
-#include <time.h>
-
 #define OWN_HELD (EBB_CUDA_MOST_HELD - 1) /* the last place leads to those noted elsewhere */
-#define PAUSE_NS 20000u
 
 /* ---- what a work holds ----------------------------------------------------------------------- */
 
@@ -61,6 +55,7 @@ struct begun { /* of one work */
     uint32_t stream;
     uint64_t absent_units, all_units;
     uint32_t arrival; /* newest one to wait for; 0: none */
+    uint64_t leaving; /* newest eviction to wait for: of a block that is used over the bus */
 };
 
 /* All blocks of the work once, held, in engine->scratch. */
@@ -137,10 +132,25 @@ static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, stru
         begun->arrival = entry->arrival;
 }
 
+/* While kernels use what they do not name, nothing moves; others use only what does not move. */
+static bool is_trusting(const struct ebb_cuda *engine)
+{
+    return !engine->backing->ops->is_coherent && !engine->backing->ops->needs_quiet;
+}
+
+static void note_leaving(struct ebb_cuda *engine, const struct cuda_block *entry,
+                         struct begun *begun)
+{
+    if (is_trusting(engine) && entry->state == CUDA_BLOCK_ABSENT && entry->move > begun->leaving)
+        begun->leaving = entry->move;
+}
+
 /* Blocks that are used where they are although there was room for them come now. */
 static void fetch_stray(struct ebb_cuda *engine, uint32_t block)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
+    if (entry->is_kept && is_trusting(engine))
+        return; /* kernels that nobody announces may use it */
     if (!entry->is_small && !entry->arrival && entry->state == CUDA_BLOCK_RESIDENT &&
         ebb__mover_is_stray(engine->mover, entry->first_unit, entry->unit_count))
         ebb__room_fetch_stray(&engine->room, block);
@@ -153,6 +163,7 @@ static void look_at_blocks(struct ebb_cuda *engine, struct begun *begun)
     for (uint32_t i = 0; i < scratch->count; i++) {
         struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
         note_arrival(engine, entry, begun);
+        note_leaving(engine, entry, begun);
         if (has_strays) {
             fetch_stray(engine, scratch->blocks[i]);
             note_arrival(engine, entry, begun);
@@ -176,67 +187,6 @@ static bool await_arrival(struct ebb_cuda *engine, const struct begun *begun)
     }
     stream->awaited = begun->arrival;
     return true;
-}
-
-/* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
-static void queue_waits(struct ebb_cuda *engine, const struct begun *begun, bool *arrived, bool *ordered)
-{
-    if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
-        *arrived = begun->arrival == 0;
-        *ordered = true;
-        return;
-    }
-    /* Events first: behind a wait for an arrival they would depend on it. */
-    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
-    *arrived = await_arrival(engine, begun);
-}
-
-static void count_stall(struct ebb_cuda *engine, uint64_t since_ns)
-{
-    atomic_fetch_add(&engine->config.ring->counters.stall_ns, ebb__now_ns() - since_ns);
-}
-
-/* On devices without waits on memory. An arrival always comes: the mover has patience, not more. */
-static void wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    uint64_t since_ns = ebb__now_ns();
-    while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
-        nanosleep(&pause, NULL);
-    count_stall(engine, since_ns);
-}
-
-/* The transfers are queued soon, but for those that wait for memory. Only then may the stream wait
- * for them, and the calls of the program for the stream. */
-static void wait_for_issue(struct ebb_cuda *engine, const struct begun *begun, bool *arrived,
-                           bool *ordered)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    uint64_t since_ns = ebb__now_ns();
-    while (!ebb__mover_is_issued(engine->mover, begun->arrival) &&
-           !atomic_load(&engine->is_abandoned))
-        nanosleep(&pause, NULL);
-    count_stall(engine, since_ns);
-    if (!ebb__cuda_lock(engine))
-        return;
-    queue_waits(engine, begun, arrived, ordered);
-    ebb__cuda_unlock(engine);
-}
-
-/* Earlier work in a stream of which no event can be had now, since it is being captured. */
-static void wait_for_work(struct ebb_cuda *engine, const struct begun *begun)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    uint64_t since_ns = ebb__now_ns();
-    bool is_ordered = false;
-    while (!is_ordered && ebb__now_ns() - since_ns < ebb__tuning()->cuda_patience_ns) {
-        nanosleep(&pause, NULL);
-        if (!ebb__cuda_lock(engine))
-            return;
-        is_ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
-        ebb__cuda_unlock(engine);
-    }
-    count_stall(engine, since_ns);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -307,10 +257,53 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
     ebb__clock_work_begin(engine->clock, work->stream, scratch->events, kept, !work->is_captured);
 }
 
+/* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
+static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arrived, bool *ordered)
+{
+    if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
+        *arrived = begun->arrival == 0;
+        *ordered = true;
+        return;
+    }
+    /* Events first: behind a wait for an arrival they would depend on it. */
+    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
+    *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, begun);
+}
+
+/* May the stream wait on the device? Only for transfers that are queued: see mover.h. */
+static bool may_queue_waits(const struct ebb_cuda *engine, const struct begun *begun)
+{
+    return !begun->arrival || engine->gate.is_used ||
+           ebb__mover_is_issued(engine->mover, begun->arrival);
+}
+
+/* `is_queued`: the waits of the work have been queued, but for those that are not arrived or not
+ * ordered. */
+static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun,
+                         bool is_queued, bool arrived, bool ordered)
+{
+    if (begun->leaving)
+        ebb__cuda_wait_for_leaving(engine, begun->leaving);
+    if (!is_queued) {
+        ebb__cuda_wait_for_issue(engine, begun->arrival);
+        if (!ebb__cuda_lock(engine))
+            return;
+        queue_waits(engine, begun, &arrived, &ordered);
+        ebb__cuda_unlock(engine);
+    }
+    if (!ordered)
+        ebb__cuda_wait_for_work(engine, begun->stream);
+    if (!arrived)
+        ebb__cuda_wait_for_arrival(engine, begun->arrival);
+    if (!arrived || !ordered)
+        ebb__cuda_pass_gate(engine, work);
+}
+
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;
-    if (!ebb__cuda_lock(engine))
+    work->is_counted = false;
+    if (!ebb__cuda_lock(engine) || (!work->is_captured && !ebb__cuda_await_gate(engine)))
         return CUDA_ERROR_NOT_INITIALIZED;
     struct begun begun = {.stream = CUDA_NO_STREAM};
     bool fits = true, arrived = true, ordered = true;
@@ -331,20 +324,17 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
     }
     look_at_blocks(engine, &begun);
-    bool is_issued = !begun.arrival || ebb__mover_is_issued(engine->mover, begun.arrival);
-    if (!work->is_captured && is_issued)
+    bool is_queued = work->is_captured || may_queue_waits(engine, &begun);
+    if (!work->is_captured && is_queued)
         queue_waits(engine, &begun, &arrived, &ordered);
     if (begun.stream != CUDA_NO_STREAM)
         ebb__streams_begin(&engine->streams, begun.stream, work->order);
     note_uses(engine, work, &begun);
     sweep(engine);
+    if (arrived && ordered)
+        ebb__cuda_enter_gate(engine, work);
     ebb__cuda_unlock(engine);
-    if (!work->is_captured && !is_issued)
-        wait_for_issue(engine, &begun, &arrived, &ordered);
-    if (!ordered)
-        wait_for_work(engine, &begun);
-    if (!arrived)
-        wait_for_arrival(engine, begun.arrival);
+    wait_on_host(engine, work, &begun, is_queued, arrived, ordered);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -360,6 +350,7 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
         ebb__streams_end(&engine->streams, stream);
     let_all_go(engine, work);
     engine->open_works -= engine->open_works > 0;
+    engine->gate.queuing -= work->is_counted;
     make_chaos(engine);
     ebb__cuda_unlock(engine);
     /* No passage can be noted for it, so it ends here. */
@@ -369,12 +360,25 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
 
 /* ---- uses that no work names ----------------------------------------------------------------- */
 
-static void keep(struct ebb_cuda *engine, uint32_t block)
+static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
     entry->is_kept = 1;
     if (entry->state == CUDA_BLOCK_ABSENT && ebb__room_make(&engine->room, entry->unit_count))
         ebb__room_fetch(&engine->room, block, false);
+    if (is_trusting(engine)) {
+        note_arrival(engine, entry, begun);
+        note_leaving(engine, entry, begun);
+    }
+}
+
+/* Nobody will announce the kernels that use it. So it stops moving before they can be queued. */
+static void wait_for_kept(struct ebb_cuda *engine, const struct begun *begun)
+{
+    if (begun->leaving)
+        ebb__cuda_wait_for_leaving(engine, begun->leaving);
+    if (begun->arrival)
+        ebb__cuda_wait_for_arrival(engine, begun->arrival);
 }
 
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
@@ -382,9 +386,11 @@ void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
     if (ebb__table_unit(&engine->table, pointer) == CUDA_NO_UNIT || !ebb__cuda_lock(engine))
         return;
     uint32_t block = ebb__cuda_find(engine, pointer);
+    struct begun begun = {.stream = CUDA_NO_STREAM};
     if (block)
-        keep(engine, block);
+        keep(engine, block, &begun);
     ebb__cuda_unlock(engine);
+    wait_for_kept(engine, &begun);
 }
 
 void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
@@ -392,11 +398,12 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
     if (!bytes || !ebb__cuda_lock(engine))
         return;
     CUdeviceptr last = address + bytes - 1, at = address;
+    struct begun begun = {.stream = CUDA_NO_STREAM};
     for (;;) {
         uint32_t block = ebb__cuda_find(engine, at);
         const struct cuda_block *entry = &engine->table.blocks[block];
         if (block)
-            keep(engine, block);
+            keep(engine, block, &begun);
         CUdeviceptr next = block && !entry->is_small
                                ? entry->address + entry->unit_count * EBB_CUDA_UNIT_BYTES
                                : (at / 512 + 1) * 512; /* no block is smaller */
@@ -405,4 +412,5 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
         at = next;
     }
     ebb__cuda_unlock(engine);
+    wait_for_kept(engine, &begun);
 }

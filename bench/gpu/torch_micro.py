@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Kernels and training steps of PyTorch: torch_micro.py FILE CASE [POOL]
+
+CASE is `plain` (PyTorch's caching allocator), `nocache` (PYTORCH_NO_CUDA_MEMORY_CACHING=1) or
+`managed` (the library POOL, made from managed_pool.c, as pluggable allocator). Lines of JSON are
+appended to FILE.
+"""
+import json
+import os
+import sys
+import time
+
+OUTPUT, CASE = sys.argv[1], sys.argv[2]
+BEGIN = time.time()
+if CASE == "nocache":
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+def emit(**members):
+    with open(OUTPUT, "a", encoding="utf-8") as output:
+        output.write(json.dumps({"m": "torch", "case": CASE, **members}) + "\n")
+
+
+def clock(work, least=5, seconds=0.4):
+    """The median time of one call, in ms, of the device."""
+    work()
+    work()
+    torch.cuda.synchronize()
+    times, end = [], time.time() + seconds
+    while len(times) < least or (time.time() < end and len(times) < 200):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        work()
+        last.record()
+        last.synchronize()
+        times.append(first.elapsed_time(last))
+    return sorted(times)[len(times) // 2]
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.short = nn.Identity() if stride == 1 and inputs == outputs else nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.short(x))
+
+
+def resnet50():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+              nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(count):
+            layers.append(Bottleneck(inputs, width, stride if i == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(),
+                                 nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2)
+                   for t in self.qkv(self.norm1(x)).chunk(3, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.mlp(self.norm2(x))
+
+
+class Gpt(nn.Module):
+    def __init__(self, words=32768, width=768, depth=12, heads=12, length=1024):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(depth)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, x):
+        places = torch.arange(x.shape[1], device=x.device)
+        return self.head(self.norm(self.layers(self.words(x) + self.places(places))))
+
+
+def train(name, model, inputs, targets, autocast, count=8):
+    model = model.cuda().train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    lowest, losses, times, host = [1 << 60], [], [], []
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+            out = model(inputs)
+            loss = F.cross_entropy(out.float().flatten(0, -2), targets.flatten())
+        lowest[0] = min(lowest[0], torch.cuda.mem_get_info()[0])
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    before = torch.cuda.mem_get_info()[0]
+    for i in range(count):
+        torch.cuda.synchronize()
+        first = time.perf_counter()
+        loss = step()
+        queued = time.perf_counter()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - first) * 1e3)
+        host.append((queued - first) * 1e3)
+        losses.append(loss.item())
+    peak = 0
+    if CASE == "plain":
+        peak = torch.cuda.max_memory_allocated()
+    emit(train=name, ms=[round(t, 2) for t in times], host_ms=round(sorted(host)[count // 2], 2),
+         losses=[repr(x) for x in losses[:3]], peak_mib=peak >> 20,
+         held_mib=(before - lowest[0]) >> 20)
+
+
+def kernels():
+    tensor = lambda *shape, **kind: torch.randn(*shape, device="cuda", **kind)  # noqa: E731
+    a, b = (tensor(8192, 8192, dtype=torch.bfloat16) for _ in range(2))
+    out = torch.empty_like(a)
+    emit(kernel="matmul bf16 8192", ms=clock(lambda: torch.matmul(a, b, out=out)))
+    a, b = tensor(4096, 4096), tensor(4096, 4096)
+    out = torch.empty_like(a)
+    emit(kernel="matmul tf32 4096", ms=clock(lambda: torch.matmul(a, b, out=out)))
+    x, w = tensor(64, 256, 56, 56), tensor(64, 256, 3, 3)
+    emit(kernel="conv 3x3 256->64, 64x56x56", ms=clock(lambda: F.conv2d(x, w, padding=1)))
+    emit(kernel="batch norm", ms=clock(lambda: F.batch_norm(x, None, None, training=True)))
+    emit(kernel="relu in place", ms=clock(lambda: F.relu_(x)))
+    q = tensor(8, 12, 2048, 64, dtype=torch.bfloat16)
+    emit(kernel="attention", ms=clock(
+        lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True)))
+    table, places = tensor(1 << 20, 64), torch.randint(0, 1 << 20, (1 << 20,), device="cuda")
+    emit(kernel="embedding gather", ms=clock(lambda: F.embedding(places, table)))
+
+
+def main():
+    emit(import_s=round(time.time() - BEGIN, 1))
+    if not torch.cuda.is_available():
+        print("no GPU")
+        return 77
+    if CASE == "managed":
+        torch.cuda.memory.change_current_allocator(torch.cuda.memory.CUDAPluggableAllocator(
+            sys.argv[3], "pool_malloc", "pool_free"))
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.manual_seed(1)
+    torch.zeros(1, device="cuda")
+    emit(torch=torch.__version__, start_s=round(time.time() - BEGIN, 1))
+    with torch.no_grad():
+        if CASE != "nocache":
+            kernels()
+    if CASE == "plain":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    batch = 32 if CASE == "managed" else 64
+    for size in (32, 64) if CASE == "plain" else (batch,):
+        train(f"resnet50 b={size} tf32", resnet50(), torch.randn(size, 3, 224, 224, device="cuda"),
+              torch.randint(0, 1000, (size,), device="cuda"), False)
+        if CASE == "plain":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+    if CASE != "managed":
+        words = torch.randint(0, 32768, (8, 1024), device="cuda")
+        train("gpt 12x768 b=8x1024 bf16", Gpt(), words, words, True)
+    emit(done_s=round(time.time() - BEGIN, 1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+/* The steps of *outs*: pieces leave, several at a time if the backing can. */
+#include "cuda/mover_internal.h"
+
+/* ---- a piece has left ------------------------------------------------------------------------ */
+
+static void count_out(struct cuda_mover *mover, uint8_t kind, uint64_t bytes)
+{
+    uint64_t added = kind == CUDA_MOVE_EVICT    ? bytes
+                     : kind == CUDA_MOVE_FORGET ? (uint64_t)0 - bytes
+                                                : 0;
+    if (kind == CUDA_MOVE_EVICT) {
+        atomic_fetch_add(&mover->counters->moved_out_bytes, bytes);
+        atomic_fetch_add(&mover->counters->out_lane_bytes, bytes);
+    }
+    uint64_t host = atomic_fetch_add(&mover->config.backing->host_bytes, added) + added;
+    atomic_store(&mover->counters->store_bytes, host);
+    ebb__ledger_raise(&mover->counters->store_peak_bytes, host);
+}
+
+static void has_left(struct cuda_mover *mover, const struct cuda_flight *flight)
+{
+    bool is_kept = flight->kind == CUDA_MOVE_EVICT;
+    for (uint32_t i = 0; i < flight->count; i++) {
+        mover->units[flight->first + i].real = is_kept ? CUDA_REAL_HOST : CUDA_REAL_NOWHERE;
+        ebb__mover_unstick(mover, flight->first + i);
+    }
+    count_out(mover, flight->kind, ebb__unit_bytes(flight->count));
+    if (flight->kind != CUDA_MOVE_FORGET)
+        ebb__mover_give_bytes(mover, ebb__unit_bytes(flight->count));
+    mover->patience.is_hasty = false;
+    ebb__mover_progress(mover);
+}
+
+/* The driver refuses: the piece stays on the device, and the budget is smaller by it. */
+static void stays(struct cuda_mover *mover, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct cuda_unit_real *unit = &mover->units[first + i];
+        if (!unit->is_stuck)
+            atomic_fetch_add(&mover->stuck_bytes, EBB_CUDA_UNIT_BYTES);
+        unit->is_stuck = 1;
+    }
+}
+
+/* The oldest piece on its way, if the lane is past it. */
+bool ebb__mover_land(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_backing_ops *ops = mover->config.backing->ops;
+    struct cuda_flights *flights = &mover->moving.flights;
+    struct cuda_flight *flight = &flights->items[flights->first];
+    CUdeviceptr address;
+    if (!flights->count || mover->driver->cuEventQuery(flight->event) == CUDA_ERROR_NOT_READY)
+        return false;
+    address = ebb__table_address(mover->config.table, flight->first);
+    if (flight->kind == CUDA_MOVE_EVICT && ops->evicted &&
+        ops->evicted(mover->config.backing, address, ebb__unit_bytes(flight->count)) !=
+            CUDA_SUCCESS)
+        stays(mover, flight->first, flight->count);
+    else
+        has_left(mover, flight);
+    flights->first = (flights->first + 1) % CUDA_MOST_FLIGHTS;
+    flights->count--;
+    return true;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* The oldest request, if all of its pieces have left. */
+static bool finish(struct cuda_mover *mover)
+{
+    const struct cuda_flights *flights = &mover->moving.flights;
+    struct cuda_move move;
+    pthread_mutex_lock(&mover->lock);
+    bool found = mover->out.first < mover->out.issued;
+    if (found)
+        move = *ebb__queue_at(&mover->out, mover->out.first);
+    pthread_mutex_unlock(&mover->lock);
+    if (!found || (flights->count && flights->items[flights->first].number == move.number))
+        return false;
+    ebb__mover_release_events(mover, &move);
+    atomic_store_explicit(&mover->outs_over, move.number, memory_order_release);
+    pthread_mutex_lock(&mover->lock);
+    mover->out.first++;
+    pthread_mutex_unlock(&mover->lock);
+    return true;
+}
+
+static bool is_before(const struct cuda_queue *queue, uint64_t last, uint64_t number)
+{
+    return queue->first < last && ebb__queue_at(queue, queue->first)->number <= number;
+}
+
+/* The first request that waits, if none before it with its units is under way. */
+static bool next(struct cuda_mover *mover, struct cuda_move *move)
+{
+    pthread_mutex_lock(&mover->lock);
+    bool found = mover->out.issued < mover->out.last;
+    if (found)
+        *move = *ebb__queue_at(&mover->out, mover->out.issued);
+    if (found)
+        found = !is_before(&mover->in, mover->in.last, move->after) &&
+                !is_before(&mover->out, mover->out.issued, move->after);
+    pthread_mutex_unlock(&mover->lock);
+    return found;
+}
+
+static void issue(struct cuda_mover *mover)
+{
+    pthread_mutex_lock(&mover->lock);
+    mover->out.issued++;
+    pthread_mutex_unlock(&mover->lock);
+}
+
+/* ---- a piece leaves -------------------------------------------------------------------------- */
+
+/* The counter of arrivals has told so already, but the driver does not know what it means. */
+static void order_lanes(struct cuda_mover *mover)
+{
+    const struct ebb_cuda_driver *driver = mover->driver;
+    if (driver->cuEventRecord(mover->lanes.between, mover->lanes.in) == CUDA_SUCCESS)
+        driver->cuStreamWaitEvent(mover->lanes.out, mover->lanes.between, 0);
+}
+
+static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move, uint8_t kind)
+{
+    const struct cuda_side *side = &mover->moving.out;
+    struct ebb_cuda_backing *backing = mover->config.backing;
+    CUdeviceptr first = ebb__table_address(mover->config.table, side->piece_first);
+    uint64_t bytes = ebb__unit_bytes(side->piece_count);
+    if (kind != CUDA_MOVE_EVICT)
+        order_lanes(mover);
+    if (kind == CUDA_MOVE_DROP)
+        return backing->ops->drop(backing, first, bytes, mover->lanes.out);
+    if (kind == CUDA_MOVE_FORGET)
+        return backing->ops->forget(backing, first, bytes, mover->lanes.out);
+    return backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
+}
+
+static void skip_piece(struct cuda_side *side, const struct cuda_move *move)
+{
+    side->done = side->piece_first + side->piece_count - move->first;
+    side->failures = 0;
+}
+
+static bool start(struct cuda_mover *mover, const struct cuda_move *move, uint8_t kind)
+{
+    struct cuda_side *side = &mover->moving.out;
+    struct cuda_flights *flights = &mover->moving.flights;
+    if (move_out(mover, move, kind) != CUDA_SUCCESS) {
+        if (++side->failures < 3)
+            return false;
+        if (kind != CUDA_MOVE_FORGET)
+            stays(mover, side->piece_first, side->piece_count);
+        skip_piece(side, move);
+        return true;
+    }
+    struct cuda_flight *flight =
+        &flights->items[(flights->first + flights->count) % CUDA_MOST_FLIGHTS];
+    flight->number = move->number;
+    flight->first = side->piece_first;
+    flight->count = side->piece_count;
+    flight->kind = kind;
+    if (mover->driver->cuEventRecord(flight->event, mover->lanes.out) != CUDA_SUCCESS)
+        mover->driver->cuStreamSynchronize(mover->lanes.out);
+    flights->count++;
+    skip_piece(side, move);
+    return true;
+}
+
+/* The next units of the request that have something to leave. False: none. */
+static bool find_piece(struct cuda_mover *mover, const struct cuda_move *move, uint8_t *kind)
+{
+    struct cuda_side *side = &mover->moving.out;
+    uint32_t first = move->first + side->done, last = move->first + move->count, host, host_count;
+    bool is_forget = move->kind == CUDA_MOVE_FORGET;
+    *kind = move->kind;
+    side->piece_first =
+        ebb__mover_find_run(mover, first, last, is_forget ? CUDA_REAL_HOST : CUDA_REAL_DEVICE, true,
+                            &side->piece_count);
+    if (move->kind == CUDA_MOVE_DROP && !mover->config.backing->ops->is_coherent) {
+        /* Mappings of host memory must not stay: others are made there. */
+        host = ebb__mover_find_run(mover, first, last, CUDA_REAL_HOST, true, &host_count);
+        if (host_count && (!side->piece_count || host < side->piece_first)) {
+            side->piece_first = host;
+            side->piece_count = host_count;
+            *kind = CUDA_MOVE_FORGET;
+        }
+    }
+    return side->piece_count > 0;
+}
+
+bool ebb__mover_step_out(struct cuda_mover *mover)
+{
+    struct cuda_side *side = &mover->moving.out;
+    struct cuda_move move;
+    uint8_t kind;
+    bool did = ebb__mover_land(mover);
+    did |= finish(mover);
+    if (mover->moving.flights.count == mover->moving.flights.most || !next(mover, &move))
+        return did;
+    if (side->number != move.number)
+        *side = (struct cuda_side){.number = move.number};
+    if (!find_piece(mover, &move, &kind)) {
+        issue(mover);
+        return true;
+    }
+    if (kind == CUDA_MOVE_EVICT && !ebb__mover_may_move(mover))
+        return did;
+    return (ebb__mover_are_over(mover, &move) && start(mover, &move, kind)) || did;
+}

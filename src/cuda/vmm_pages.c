@@ -1,0 +1,237 @@
+/* Pages of the device and parts of host memory, recycled. */
+#include "cuda/vmm_pages.h"
+
+#include "cuda/core.h"
+#include "cuda/memory.h"
+
+CUresult ebb__vmm_open(const struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = backing->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return backing->driver->cuMemSetAccess(first, bytes, &access, 1);
+}
+
+/* ---- pages of the device --------------------------------------------------------------------- */
+
+CUresult ebb__vmm_pages_take(struct vmm_pages *pages, CUmemGenericAllocationHandle *handles,
+                             uint32_t count)
+{
+    const struct ebb_cuda_backing *backing = pages->backing;
+    const CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = backing->device}};
+    for (uint32_t i = 0; i < count; i++) {
+        CUresult result = CUDA_SUCCESS;
+        if (pages->cached_count)
+            handles[i] = pages->cached[--pages->cached_count];
+        else
+            result = backing->driver->cuMemCreate(&handles[i], EBB_CUDA_UNIT_BYTES, &properties, 0);
+        if (result == CUDA_SUCCESS)
+            continue;
+        while (i > 0)
+            ebb__vmm_pages_give(pages, handles[--i]);
+        return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+void ebb__vmm_pages_give(struct vmm_pages *pages, CUmemGenericAllocationHandle handle)
+{
+    pages->cached[pages->cached_count++] = handle;
+}
+
+void ebb__vmm_pages_trim(struct vmm_pages *pages)
+{
+    while (pages->cached_count)
+        pages->backing->driver->cuMemRelease(pages->cached[--pages->cached_count]);
+}
+
+/* ---- parts of host memory -------------------------------------------------------------------- */
+
+static uint64_t part_bytes(const struct vmm_part *part)
+{
+    return part->unit_count * EBB_CUDA_UNIT_BYTES;
+}
+
+static bool is_idle(struct vmm_pages *pages, struct vmm_part *part)
+{
+    if (part->is_read && pages->backing->driver->cuEventQuery(part->event) != CUDA_ERROR_NOT_READY)
+        part->is_read = false;
+    return !part->is_read;
+}
+
+/* Maps the part at its alias. Nothing remains after a failure. */
+static CUresult map_alias(const struct ebb_cuda_driver *driver, struct vmm_pages *pages,
+                          struct vmm_part *part)
+{
+    uint64_t bytes = part_bytes(part);
+    CUresult result = driver->cuMemAddressReserve(&part->alias, bytes, EBB_CUDA_UNIT_BYTES, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->cuMemMap(part->alias, bytes, 0, part->handle, 0);
+    if (result == CUDA_SUCCESS) {
+        result = ebb__vmm_open(pages->backing, part->alias, bytes);
+        if (result != CUDA_SUCCESS)
+            driver->cuMemUnmap(part->alias, bytes);
+    }
+    if (result != CUDA_SUCCESS)
+        driver->cuMemAddressFree(part->alias, bytes);
+    return result;
+}
+
+static CUresult make_part(struct vmm_pages *pages, struct vmm_part *part, uint32_t unit_count)
+{
+    const struct ebb_cuda_driver *driver = pages->backing->driver;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = pages->host};
+    *part = (struct vmm_part){.unit_count = unit_count};
+    CUresult result = driver->cuMemCreate(&part->handle, part_bytes(part), &properties, 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = map_alias(driver, pages, part);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuEventCreate(&part->event, CU_EVENT_DISABLE_TIMING);
+        if (result != CUDA_SUCCESS) {
+            driver->cuMemUnmap(part->alias, part_bytes(part));
+            driver->cuMemAddressFree(part->alias, part_bytes(part));
+        }
+    }
+    if (result != CUDA_SUCCESS)
+        driver->cuMemRelease(part->handle);
+    else
+        atomic_fetch_add(&pages->backing->pinned_bytes, part_bytes(part));
+    return result;
+}
+
+static void destroy_part(struct vmm_pages *pages, struct vmm_part *part)
+{
+    const struct ebb_cuda_driver *driver = pages->backing->driver;
+    driver->cuMemUnmap(part->alias, part_bytes(part));
+    driver->cuMemAddressFree(part->alias, part_bytes(part));
+    driver->cuMemRelease(part->handle);
+    driver->cuEventDestroy_v2(part->event);
+    atomic_fetch_sub(&pages->backing->pinned_bytes, part_bytes(part));
+}
+
+/* Destroys free parts of one size, `most` at most, from which no copy is on its way. */
+static uint32_t destroy_free(struct vmm_pages *pages, uint32_t unit_count, uint32_t most)
+{
+    uint32_t *link = &pages->free[unit_count], count = 0;
+    while (*link && count < most) {
+        uint32_t number = *link;
+        struct vmm_part *part = &pages->parts[number];
+        if (!is_idle(pages, part)) {
+            link = &part->next;
+            continue;
+        }
+        *link = part->next;
+        destroy_part(pages, part);
+        part->next = pages->unused;
+        pages->unused = number;
+        count++;
+    }
+    return count;
+}
+
+static uint32_t new_number(struct vmm_pages *pages)
+{
+    uint32_t number = pages->unused;
+    if (number)
+        pages->unused = pages->parts[number].next;
+    else if (pages->part_count + 1 < CUDA_MOST_UNITS)
+        number = ++pages->part_count;
+    return number;
+}
+
+static bool fits(const struct vmm_pages *pages, uint32_t unit_count)
+{
+    uint64_t pinned = atomic_load(&pages->backing->pinned_bytes);
+    uint64_t bytes = unit_count * EBB_CUDA_UNIT_BYTES;
+    return bytes <= pages->pinned_budget_bytes && pinned <= pages->pinned_budget_bytes - bytes;
+}
+
+/* Free parts of other sizes go until a part of this size fits. */
+static bool make_room(struct vmm_pages *pages, uint32_t unit_count)
+{
+    for (uint32_t size = VMM_MOST_PART_UNITS; size > 0; size--)
+        while (!fits(pages, unit_count))
+            if (size == unit_count || !destroy_free(pages, size, 1))
+                break;
+    return fits(pages, unit_count);
+}
+
+static uint32_t take_free(struct vmm_pages *pages, uint32_t unit_count)
+{
+    uint32_t *link = &pages->free[unit_count];
+    for (; *link; link = &pages->parts[*link].next) {
+        uint32_t number = *link;
+        if (!is_idle(pages, &pages->parts[number]))
+            continue;
+        *link = pages->parts[number].next;
+        return number;
+    }
+    return VMM_NO_PART;
+}
+
+uint32_t ebb__vmm_part_take(struct vmm_pages *pages, uint32_t unit_count)
+{
+    uint32_t number = take_free(pages, unit_count);
+    if (number || !make_room(pages, unit_count))
+        return number;
+    number = new_number(pages);
+    if (number && make_part(pages, &pages->parts[number], unit_count) != CUDA_SUCCESS) {
+        pages->parts[number].next = pages->unused;
+        pages->unused = number;
+        return VMM_NO_PART;
+    }
+    return number;
+}
+
+void ebb__vmm_part_give(struct vmm_pages *pages, uint32_t number)
+{
+    struct vmm_part *part = &pages->parts[number];
+    part->address = 0;
+    part->next = pages->free[part->unit_count];
+    pages->free[part->unit_count] = number;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* Which kind of host memory does the driver give for mappings? */
+static bool find_host(struct vmm_pages *pages)
+{
+    static const CUmemLocationType types[] = {CU_MEM_LOCATION_TYPE_HOST,
+                                              CU_MEM_LOCATION_TYPE_HOST_NUMA};
+    for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
+        struct vmm_part part;
+        pages->host = (CUmemLocation){.type = types[i], .id = 0};
+        if (make_part(pages, &part, 1) == CUDA_SUCCESS) {
+            destroy_part(pages, &part);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ebb__vmm_pages_init(struct vmm_pages *pages, struct ebb_cuda_backing *backing,
+                         uint64_t pinned_budget_bytes)
+{
+    *pages = (struct vmm_pages){.backing = backing, .pinned_budget_bytes = pinned_budget_bytes};
+    pages->cached = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pages->cached);
+    pages->parts = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pages->parts);
+    return pages->cached && pages->parts && find_host(pages);
+}
+
+void ebb__vmm_pages_clear(struct vmm_pages *pages)
+{
+    ebb__vmm_pages_trim(pages);
+    for (uint32_t size = 1; size <= VMM_MOST_PART_UNITS; size++)
+        destroy_free(pages, size, UINT32_MAX);
+}
+
+void ebb__vmm_pages_fini(struct vmm_pages *pages)
+{
+    ebb__cuda_unreserve(pages->cached, CUDA_MOST_UNITS * sizeof *pages->cached);
+    ebb__cuda_unreserve(pages->parts, CUDA_MOST_UNITS * sizeof *pages->parts);
+}

@@ -1,0 +1,94 @@
+/* Waits of the program's threads: on the host, without the lock. */
+#include "cuda/internal.h"
+
+#include "base/clock.h"
+#include "base/tuning.h"
+
+#include <time.h>
+
+#define PAUSE_NS 20000u
+
+static void count_stall(struct ebb_cuda *engine, uint64_t since_ns)
+{
+    atomic_fetch_add(&engine->config.ring->counters.stall_ns, ebb__now_ns() - since_ns);
+}
+
+/* On devices without waits on memory. An arrival always comes: the mover has patience, not more. */
+void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+        nanosleep(&pause, NULL);
+    count_stall(engine, since_ns);
+}
+
+/* Its transfer is queued soon, unless it waits for memory. */
+void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    while (!ebb__mover_is_issued(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+        nanosleep(&pause, NULL);
+    count_stall(engine, since_ns);
+}
+
+/* Evictions wait for work that was queued before. If that waits for this one, patience ends it. */
+void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    while (atomic_load(ebb__mover_outs_over(engine->mover)) < number &&
+           !atomic_load(&engine->is_abandoned) &&
+           ebb__now_ns() - since_ns < ebb__tuning()->cuda_patience_ns)
+        nanosleep(&pause, NULL);
+    count_stall(engine, since_ns);
+}
+
+/* Earlier work in a stream of which no event can be had now, since it is being captured. */
+void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    bool is_ordered = false;
+    while (!is_ordered && ebb__now_ns() - since_ns < ebb__tuning()->cuda_patience_ns) {
+        nanosleep(&pause, NULL);
+        if (!ebb__cuda_lock(engine))
+            return;
+        is_ordered = ebb__passages_await(&engine->streams, stream, &engine->streams.owed);
+        ebb__cuda_unlock(engine);
+    }
+    count_stall(engine, since_ns);
+}
+
+/* ---- the gate -------------------------------------------------------------------------------- */
+
+/* With the lock, which is released meanwhile. False: the engine has been abandoned. */
+bool ebb__cuda_await_gate(struct ebb_cuda *engine)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    while (ebb__gate_is_closed(&engine->gate)) {
+        ebb__cuda_unlock(engine);
+        nanosleep(&pause, NULL);
+        if (!ebb__cuda_lock(engine))
+            return false;
+    }
+    return true;
+}
+
+void ebb__cuda_enter_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work)
+{
+    work->is_counted = engine->gate.is_used && !work->is_captured;
+    engine->gate.queuing += work->is_counted;
+}
+
+/* The work has waited on the host. Now it may be queued. */
+void ebb__cuda_pass_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work)
+{
+    if (!engine->gate.is_used || !ebb__cuda_lock(engine))
+        return;
+    if (!ebb__cuda_await_gate(engine))
+        return;
+    ebb__cuda_enter_gate(engine, work);
+    ebb__cuda_unlock(engine);
+}

@@ -1,0 +1,276 @@
+/* Backings that map: vmm-host and vmm-trusting on the fake driver. Random programs on them:
+ * fuzz_cuda --backing NAME. */
+#include "cuda_known.h"
+
+#include "cuda/vmm_pages.h"
+
+// clang-format off
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+// clang-format on
+
+struct vmm_case { /* of a child */
+    enum ebb_cuda_backing_kind backing;
+    uint64_t budget_bytes, pinned_bytes;
+    const char *patience;
+};
+
+static void start_vmm(struct rig *rig, const struct vmm_case *c)
+{
+    set_patience(c->patience ? c->patience : "2s");
+    rig_init(rig, c->budget_bytes);
+    rig->config.backing = c->backing;
+    if (c->pinned_bytes)
+        rig->config.pinned_budget_bytes = c->pinned_bytes;
+    rig_start(rig);
+    RIG_OK(rig->call.cuModuleLoadData(&rig->module, &program_image));
+}
+
+static void set_report(char *path, size_t bytes)
+{
+    snprintf(path, bytes, "/tmp/test_cuda_vmm.%d.json", getpid());
+}
+
+/* A number of the fake's report. */
+static uint64_t reported(const char *path, const char *counter)
+{
+    char text[8192], key[64];
+    FILE *file = fopen(path, "r");
+    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[bytes] = 0;
+    if (file)
+        fclose(file);
+    snprintf(key, sizeof key, "\"%s\": ", counter);
+    const char *at = strstr(text, key);
+    RIG_MUST(at);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+static void turns_body(void *context)
+{
+    struct rig rig;
+    struct known known[8];
+    start_vmm(&rig, context);
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 8; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 8 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    for (unsigned turn = 0; turn < 5; turn++)
+        for (unsigned i = 0; i < 8; i++)
+            known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) >= 5 * 5 * 8 * MIB);
+    RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= 32 * MIB);
+    RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
+    rig_stop(&rig);
+}
+
+/* Handles are recycled: as many are made as exist at a time, and none is left. */
+static void turn(enum ebb_cuda_backing_kind backing)
+{
+    struct vmm_case c = {.backing = backing, .budget_bytes = 32 * MIB};
+    char path[128], report[160];
+    set_report(path, sizeof path);
+    snprintf(report, sizeof report, "FAKECUDA_REPORT=%s", path);
+    const char *settings[] = {"FAKECUDA_BUDGET=32M", report, NULL};
+    assert_int_equal(rig_child(settings, turns_body, &c, 60), 0);
+    assert_true(reported(path, "creates") <= 3 * 64 / 2);
+    assert_true(reported(path, "maps") >= 5 * 5 * 4 * 2);
+    assert_int_equal(reported(path, "vmm_bytes"), 0);
+    assert_int_equal(reported(path, "plain_bytes"), 0);
+    unlink(path);
+}
+
+static void test_blocks_move_and_handles_are_recycled(void **state)
+{
+    (void)state;
+    turn(EBB_CUDA_VMM_HOST);
+    turn(EBB_CUDA_VMM_TRUSTING);
+}
+
+/* ---- a device that never becomes quiet ------------------------------------------------------- */
+
+static void restless_body(void *context)
+{
+    struct rig rig;
+    struct known known[4];
+    start_vmm(&rig, context);
+    CUstream stream = new_stream(&rig), other = new_stream(&rig);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), other, NULL, NULL, 0, false));
+    uint64_t since_ns = ebb__now_ns();
+    for (unsigned i = 0; i < 4; i++) { /* twice the budget, and nothing can leave */
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    RIG_MUST(ebb__mover_has_strays(rig.engine->mover));
+    for (unsigned i = 0; i < 4; i++)
+        known_check(&rig, &known[i], stream);
+    RIG_MUST(ebb__now_ns() - since_ns < 10000000000u);
+    RIG_MUST(rig.call.cuStreamQuery(other) == CUDA_ERROR_NOT_READY);
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) == 0);
+    atomic_store(&gate_is_open, 1);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    for (unsigned turn = 0; turn < 20; turn++)
+        for (unsigned i = 0; i < 4; i++)
+            known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) > 0);
+    rig_stop(&rig);
+}
+
+static void test_a_device_that_is_never_quiet(void **state)
+{
+    (void)state;
+    struct vmm_case c = {
+        .backing = EBB_CUDA_VMM_HOST, .budget_bytes = 8 * MIB, .patience = "100ms"};
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    assert_int_equal(rig_child(settings, restless_body, &c, 60), 0);
+}
+
+/* ---- kernels that wait for kernels ----------------------------------------------------------- */
+
+static void peers_body(void *context)
+{
+    struct rig rig;
+    struct known a, b, c;
+    start_vmm(&rig, context);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    known_fill(&rig, &a, one, 1);
+    RIG_OK(known_alloc(&rig, &b, 4 * MIB));
+    known_fill(&rig, &b, two, 2);
+    RIG_OK(known_alloc(&rig, &c, 4 * MIB)); /* a leaves */
+    known_fill(&rig, &c, two, 3);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    known_use(&rig, &a, "await_peer", one);
+    known_use(&rig, &b, "peer", two);
+    known_use(&rig, &c, "peer", two);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    for (unsigned i = 0; i < 3; i++) {
+        known_check(&rig, &a, one);
+        known_check(&rig, &b, two);
+        known_check(&rig, &c, two);
+    }
+    rig_stop(&rig);
+}
+
+static void test_peers_end(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=10M", NULL};
+    struct vmm_case c = {.budget_bytes = 10 * MIB, .patience = "50ms"};
+    c.backing = EBB_CUDA_VMM_HOST;
+    assert_int_equal(rig_child(settings, peers_body, &c, 60), 0);
+    c.backing = EBB_CUDA_VMM_TRUSTING;
+    assert_int_equal(rig_child(settings, peers_body, &c, 60), 0);
+}
+
+/* ---- the driver refuses ---------------------------------------------------------------------- */
+
+static void faults_body(void *context)
+{
+    struct rig rig;
+    struct shape shape = {.threads = 1,
+                          .streams = 3,
+                          .steps = 200,
+                          .live_bytes = 40 * MIB,
+                          .most_bytes = 6 * MIB,
+                          .async = true,
+                          .hidden = true,
+                          .is_seen = true};
+    start_vmm(&rig, context);
+    rig.config.chaos_seed = 5;
+    program_run(&rig, &shape, 3);
+    RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
+    rig_stop(&rig);
+}
+
+static void test_faults_of_the_driver(void **state)
+{
+    (void)state;
+    static const char *faults[] = {"map:20%", "create:5%", "map:7%,create:3%", "map:40"};
+    char path[128], text[3][160];
+    set_report(path, sizeof path);
+    for (unsigned i = 0; i < 8; i++) {
+        struct vmm_case c = {.backing = i % 2 ? EBB_CUDA_VMM_TRUSTING : EBB_CUDA_VMM_HOST,
+                             .budget_bytes = 20 * MIB,
+                             .patience = "100ms"};
+        snprintf(text[0], sizeof text[0], "FAKECUDA_FAULTS=%s", faults[i / 2]);
+        snprintf(text[1], sizeof text[1], "FAKECUDA_REPORT=%s", path);
+        snprintf(text[2], sizeof text[2], "FAKECUDA_BUDGET=20M");
+        const char *settings[] = {text[0], text[1], text[2], NULL};
+        int status = rig_child(settings, faults_body, &c, 60);
+        if (status)
+            fprintf(stderr, "%s, %u\n", faults[i / 2], i % 2);
+        assert_int_equal(status, 0);
+        assert_int_equal(reported(path, "vmm_bytes"), 0);
+    }
+    unlink(path);
+}
+
+/* ---- budgets of the host --------------------------------------------------------------------- */
+
+static void pinned_body(void *context)
+{
+    const struct vmm_case *c = context;
+    struct rig rig;
+    struct known known[8];
+    unsigned count = 0;
+    start_vmm(&rig, c);
+    CUstream stream = new_stream(&rig);
+    for (; count < 8; count++) { /* of different sizes: parts of one size become those of another */
+        if (known_alloc(&rig, &known[count], (2 + 2 * (count % 3)) * MIB) != CUDA_SUCCESS)
+            break;
+        known_fill(&rig, &known[count], stream, count);
+    }
+    RIG_MUST(count > 2 && count < 8);
+    for (unsigned turn = 0; turn < 5; turn++)
+        for (unsigned i = 0; i < count; i++)
+            known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&rig.engine->backing->pinned_bytes) <= c->pinned_bytes);
+    rig_stop(&rig);
+}
+
+static void test_pinned_budget(void **state)
+{
+    (void)state;
+    struct vmm_case c = {.budget_bytes = 8 * MIB, .pinned_bytes = 8 * MIB, .patience = "100ms"};
+    c.backing = EBB_CUDA_VMM_HOST;
+    assert_int_equal(rig_child(NULL, pinned_body, &c, 60), 0);
+    c.backing = EBB_CUDA_VMM_TRUSTING;
+    assert_int_equal(rig_child(NULL, pinned_body, &c, 60), 0);
+}
+
+static void refused_body(void *unused)
+{
+    struct rig rig;
+    struct ebb_error error = {0};
+    (void)unused;
+    rig_init(&rig, 8 * MIB);
+    rig.config.backing = EBB_CUDA_VMM_HOST;
+    RIG_MUST(ebb__cuda_create(&rig.config, &rig.engine, &error) == EBB_ERR_UNSUPPORTED);
+    RIG_MUST(error.remedy[0]);
+}
+
+static void test_old_drivers_are_refused(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_DRIVER=12010", NULL};
+    assert_int_equal(rig_child(settings, refused_body, NULL, 60), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks_move_and_handles_are_recycled),
+        cmocka_unit_test(test_a_device_that_is_never_quiet),
+        cmocka_unit_test(test_peers_end),
+        cmocka_unit_test(test_faults_of_the_driver),
+        cmocka_unit_test(test_pinned_budget),
+        cmocka_unit_test(test_old_drivers_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
