@@ -15,7 +15,7 @@ JOBS ?= $(shell nproc)
 # packages are not installed. The reference BLAS multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 	libzstd-dev libxxhash-dev libjansson-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
-	clang-format \
+	clang-format scdoc man-db groff-base \
 	coinor-libclp-dev libdnnl-dev zlib1g-dev dataset-fashion-mnist \
 	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0
 

@@ -358,30 +358,32 @@ struct options {
     bool json;
 };
 
+static const struct ebb_option known[] = {
+    {.name = "store",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "DIR",
+     .offset = offsetof(struct options, store),
+     .help = "the directory that `ebb run --store` would be given"},
+    {.name = "json",
+     .kind = EBB_OPTION_FLAG,
+     .offset = offsetof(struct options, json),
+     .help = "one object, schema ebb.doctor/1"},
+    {0}};
+
+const struct ebb_usage ebb__usage_doctor = {
+    .command = "doctor",
+    .text = "usage: ebb doctor [--store DIR] [--json]\n\n"
+            "Says what this machine supports, one line a thing: ok, warn (Ebb works, with "
+            "less) or fail\n"
+            "(programs would run unmanaged), with a remedy. Moves 128 MiB each way to measure "
+            "the store.\n",
+    .options = known,
+    .tail = "Exit code: 0, or 1 where something fails.\n"};
+
 int ebb__cmd_doctor(int argc, char **argv)
 {
-    static const struct ebb_option known[] = {
-        {.name = "store",
-         .kind = EBB_OPTION_TEXT,
-         .argument = "DIR",
-         .offset = offsetof(struct options, store),
-         .help = "the directory that `ebb run --store` would be given"},
-        {.name = "json",
-         .kind = EBB_OPTION_FLAG,
-         .offset = offsetof(struct options, json),
-         .help = "one object, schema ebb.doctor/1"}};
-    static const struct ebb_usage help = {
-        .command = "doctor",
-        .text = "usage: ebb doctor [--store DIR] [--json]\n\n"
-                "Says what this machine supports, one line a thing: ok, warn (Ebb works, with "
-                "less) or fail\n"
-                "(programs would run unmanaged), with a remedy. Moves 128 MiB each way to measure "
-                "the store.\n",
-        .options = known,
-        .count = 2,
-        .tail = "Exit code: 0, or 1 where something fails.\n"};
     struct options options = {0};
-    int usage = ebb__options_parse(&help, argc, argv, &options);
+    int usage = ebb__options_parse(&ebb__usage_doctor, argc, argv, &options);
     if (usage >= 0)
         return usage;
     if (optind != argc)

@@ -39,21 +39,25 @@ struct input {
     struct ebb_pool_blocks blocks;
 };
 
-static const char help[] =
-    "usage: ebb pack FILE [options]\n\n"
-    "Gives each block an address so that no two that live together overlap, and the whole is\n"
-    "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
-    "trace: then the blocks of one iteration, which repeats.\n";
-static const char tail[] =
-    "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n";
+const struct ebb_usage ebb__usage_pack = {
+    .command = "pack",
+    .text =
+        "usage: ebb pack FILE [options]\n\n"
+        "Gives each block an address so that no two that live together overlap, and the whole is\n"
+        "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
+        "trace: then the blocks of one iteration, which repeats.\n",
+    .options = ebb__offline_options,
+    .commands = EBB_OFFLINE_PACK,
+    .tail = "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n",
+    .operands = EBB_OPERANDS_FILES,
+};
 
 /* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
     *options = (struct options){
         .given = {.pool = ebb__pool_name(0), .capacity_bytes = EBB_POOL_NO_CAPACITY}};
-    int code =
-        ebb__offline_parse(EBB_OFFLINE_PACK, "pack", help, tail, argc, argv, &options->given);
+    int code = ebb__offline_parse(&ebb__usage_pack, argc, argv, &options->given);
     if (code >= 0)
         return code;
     if (options->given.capacity_bytes == 0)

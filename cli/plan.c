@@ -15,11 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
-    "       ebb plan FILE --zero-stall [options]\n\n"
-    "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
-    "checks the plan, and predicts what it costs.\n";
+const struct ebb_usage ebb__usage_plan = {
+    .command = "plan",
+    .text = "usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
+            "       ebb plan FILE --zero-stall [options]\n\n"
+            "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
+            "checks the plan, and predicts what it costs.\n",
+    .options = ebb__offline_options,
+    .commands = EBB_OFFLINE_PLAN,
+    .operands = EBB_OPERANDS_FILES,
+};
 
 /* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
@@ -28,7 +33,7 @@ static int options_parse(int argc, char **argv, struct ebb_offline *options)
                                     .machine = "host",
                                     .store = ".",
                                     .smallest_block_bytes = EBB_OFFLINE_TUNED};
-    int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
+    int code = ebb__offline_parse(&ebb__usage_plan, argc, argv, options);
     if (code >= 0)
         return code;
     if (optind + 1 != argc)

@@ -255,6 +255,7 @@ ORDER = {
         "compare_csv compare_files compare_json compare_plot compare_table",
         "budget_at compare_rows",
         "advise compare pack plan report run simulate",
+        "describe",
         "main no_lab",
     ],
 }
