@@ -14,7 +14,7 @@ JOBS ?= $(shell nproc)
 # Debian 12 packages for build, tests and demo. PyTorch only recommends a fast BLAS, and recommended
 # packages are not installed. The reference BLAS multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
-	libzstd-dev libxxhash-dev libjansson-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
+	libzstd-dev libxxhash-dev libjansson-dev libncurses-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
 	clang-format scdoc man-db groff-base \
 	coinor-libclp-dev libdnnl-dev zlib1g-dev dataset-fashion-mnist \
 	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0

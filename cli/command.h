@@ -18,6 +18,7 @@ int ebb__cmd_compare(int argc, char **argv);
 int ebb__cmd_simulate(int argc, char **argv);
 int ebb__cmd_report(int argc, char **argv);
 int ebb__cmd_advise(int argc, char **argv);
+int ebb__cmd_top(int argc, char **argv);
 
 /* What each takes: options.h. */
 struct ebb_usage;
@@ -32,12 +33,13 @@ extern const struct ebb_usage ebb__usage_compare;
 extern const struct ebb_usage ebb__usage_simulate;
 extern const struct ebb_usage ebb__usage_report;
 extern const struct ebb_usage ebb__usage_advise;
+extern const struct ebb_usage ebb__usage_top;
 
 struct ebb_command {
     const char *name;
     const char *does;
     int (*run)(int argc, char **argv);
-    const struct ebb_usage *usage; /* NULL: not in this build */
+    const struct ebb_usage *usage; /* without a name if it is not in this build */
 };
 
 /* Prints `ebb: COMMAND: what: why` and the remedy, if any, to stderr. Returns the exit code for

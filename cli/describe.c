@@ -66,7 +66,7 @@ int ebb__describe(const struct ebb_command *commands, size_t count)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        if (commands[i].usage)
+        if (commands[i].usage->command)
             json_array_append_new(list, command_of(&commands[i]));
     json_t *root = json_pack("{s:s, s:s, s:o}", "schema", "ebb.describe/1", "version", EBB_VERSION,
                              "commands", list);

@@ -1,5 +1,5 @@
-/* All commands and options as JSON, from the tables that --help prints. cmake/manual.py makes manual
- * pages and completions of it, so there is no second list. */
+/* All commands and options as JSON, from the tables that --help prints. There is no second list:
+ * cmake/manual.py makes the manual pages and the completions of it. */
 #ifndef EBB_CLI_DESCRIBE_H
 #define EBB_CLI_DESCRIBE_H
 

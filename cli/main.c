@@ -9,11 +9,6 @@
 #include <string.h>
 #include <zstd.h>
 
-/* Commands of src/lab have no usage in a build without it. */
-#pragma weak ebb__usage_compare
-#pragma weak ebb__usage_pack
-#pragma weak ebb__usage_import
-
 static const struct ebb_command commands[] = {
     {"run", "run a program within a memory budget", ebb__cmd_run, &ebb__usage_run},
     {"record", "run a program and record its memory behaviour", ebb__cmd_record,
@@ -30,6 +25,7 @@ static const struct ebb_command commands[] = {
      &ebb__usage_compare},
     {"pack", "give blocks addresses: a CSV file of lifetimes, or a trace", ebb__cmd_pack,
      &ebb__usage_pack},
+    {"top", "show the programs that run under Ebb, live", ebb__cmd_top, &ebb__usage_top},
     {"doctor", "say what this machine supports", ebb__cmd_doctor, &ebb__usage_doctor},
     {"import", "turn a trace of another tool into an Ebb trace", ebb__cmd_import,
      &ebb__usage_import},

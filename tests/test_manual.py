@@ -79,7 +79,7 @@ class Manual(unittest.TestCase):
             helped = run(EBB, name, "--help").stdout
             page = self.shown(f"ebb-{name}", 1).split("\nOPTIONS\n")[1]
             page = re.split(r"\n(?=[A-Z])", page)[0]
-            in_help = re.findall(r"^  +(?:-\w, )?--([a-z][\w-]*)", helped, re.M)
+            in_help = re.findall(r"^  (?:-\w, |    )?--([a-z][\w-]*)", helped, re.M)
             in_page = re.findall(r"^       (?:-\w, )?--([a-z][\w-]*)", page, re.M)
             self.assertEqual([option["name"] for option in command["options"]], in_help, name)
             self.assertEqual(in_help + ["help"], in_page, name)
