@@ -4,6 +4,7 @@
 #include "inputs.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "report/data.h"
 #include "report/export.h"
 
@@ -77,11 +78,13 @@ int ebb__cmd_advise(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_output output;
     struct ebb_inputs *inputs = calloc(1, sizeof *inputs);
+    ebb__progress_begin("advise");
     enum ebb_status status = inputs ? ebb__output_open(NULL, &output, &error)
                                     : ebb__fail(&error, EBB_ERR_MEMORY, "advise", "out of memory");
     if (!status)
         status =
             ebb__inputs_read(&options.inputs, argv + optind, 1, EBB_REPORT_NEEDS, inputs, &error);
+    ebb__progress_end();
     if (!status && !inputs->items[0].run.need_count) {
         status = ebb__fail(&error, EBB_ERR_UNSUPPORTED, argv[optind],
                            "no forecast can be made: it has no accesses, or too many events");

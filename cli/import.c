@@ -2,6 +2,7 @@
 #include "lab/import/import.h"
 #include "command.h"
 #include "options.h"
+#include "progress.h"
 
 #include <stdio.h>
 
@@ -79,9 +80,14 @@ int ebb__cmd_import(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_trace trace;
     struct ebb_import_request request = {.name = argv[optind + 1], .device = options.device};
+    ebb__progress_begin("import");
+    ebb__progress_say("reading %s", request.name);
     enum ebb_status status = ebb__import(importer, &request, &trace, &error);
     if (!status)
+        ebb__progress_say("writing %s", options.out);
+    if (!status)
         status = write_trace(options.out, &trace, &error);
+    ebb__progress_end();
     if (!status)
         print_notes(&request);
     ebb__trace_fini(&trace);

@@ -4,6 +4,7 @@
 #include "inputs.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "report/data.h"
 #include "report/escape.h"
 #include "report/export.h"
@@ -210,6 +211,7 @@ int ebb__cmd_report(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_output output;
     struct ebb_inputs *inputs = calloc(1, sizeof *inputs);
+    ebb__progress_begin("report");
     enum ebb_report_depth depth = options.text || options.json || options.csv || options.chrome
                                       ? EBB_REPORT_FIGURES
                                       : EBB_REPORT_ALL;
@@ -223,6 +225,7 @@ int ebb__cmd_report(int argc, char **argv)
     if (!status) {
         status =
             ebb__inputs_read(&options.inputs, argv + optind, argc - optind, depth, inputs, &error);
+        ebb__progress_end();
         if (!status)
             status = report(&options, inputs, &output, &fails, &error);
         if (!status)

@@ -248,7 +248,9 @@ ORDER = {
         "hooks",
     ],
     "cli": [
-        "command environment interrupt lab output place planning store_dir tune",
+        "environment interrupt lab output place progress store_dir",
+        "command planning",
+        "tune",
         "choices doctor_report launch load options",
         "doctor_cuda doctor_memory doctor_programs import info inputs offline record summary top_look top_text",
         "compare_front compare_list compare_pools",
