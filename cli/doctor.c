@@ -274,9 +274,14 @@ static void check_shim(struct ebb_doctor *report)
 {
     char shim[PATH_MAX] = "";
     bool there = ebb__launch_find_shim(shim, sizeof shim);
-    ebb__doctor_add(report, "library", there ? EBB_DOCTOR_OK : EBB_DOCTOR_FAIL,
-                    "install Ebb as a whole: its files lie in one folder", "%s%s", shim,
-                    there ? "" : ": missing");
+    bool fits = ebb__launch_shim_fits(shim);
+    ebb__doctor_add(report, "library", there && fits ? EBB_DOCTOR_OK : EBB_DOCTOR_FAIL,
+                    there ? "install Ebb in a folder whose path has neither blanks nor colons"
+                          : "install Ebb as a whole: its files lie in one folder",
+                    "%s%s", shim,
+                    !there ? ": missing"
+                    : fits ? ""
+                           : ": LD_PRELOAD cannot hold a path with blanks or colons");
 }
 
 struct options {

@@ -25,3 +25,16 @@ install(FILES ${EBB_MANUAL}/ebb.bash RENAME ebb
 install(FILES ${EBB_MANUAL}/_ebb DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${EBB_MANUAL}/ebb.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+# The Python module. Debian's own packages have another folder than the administrator's.
+execute_process(COMMAND /usr/bin/python3 -c
+  "import sys; print('lib/python%d.%d/dist-packages' % sys.version_info[:2])"
+  OUTPUT_VARIABLE EBB_PYTHON_DEFAULT OUTPUT_STRIP_TRAILING_WHITESPACE)
+set(EBB_PYTHON_DIR "${EBB_PYTHON_DEFAULT}" CACHE STRING "where `import ebb` finds it")
+install(DIRECTORY python/ebb DESTINATION ${EBB_PYTHON_DIR} FILES_MATCHING PATTERN "*.py"
+  PATTERN "__pycache__" EXCLUDE)
+
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN "man" EXCLUDE)
+install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
+  PATTERN "__pycache__" EXCLUDE)
