@@ -66,7 +66,8 @@ static void worked_by_hand(void **state)
         /* Each copy has half of the idle time. */
         uint64_t idle_ns = i == 0 ? 2000000 : i == 1 ? 1999990 : 1000000;
         struct ebb_model model = make_pair(idle_ns);
-        struct ebb_plan_request request = {&model, &machine, 1000001, 1, 0, 0, false, 0, 0, NULL, NULL};
+        struct ebb_plan_request request = {&model, &machine, 1000001, 1,    0,   0,
+                                           false,  0,        0,       NULL, NULL};
         uint64_t bytes;
         assert_int_equal(ebb__bound_floor(&request, &bytes, NULL), EBB_OK);
         assert_int_equal(bytes, 1000000);
