@@ -8,7 +8,6 @@ tests/test_docs.py.
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 
@@ -36,18 +35,22 @@ class Typed(unittest.TestCase):
         cls.env = {"PATH": f"{prefix}/bin:/usr/bin:/bin", "HOME": cls.folder.name, "LC_ALL": "C.UTF-8",
                    "PKG_CONFIG_PATH": f"{library}/pkgconfig", "LD_LIBRARY_PATH": library,
                    "PYTHONPATH": os.path.dirname(module), "OMP_NUM_THREADS": "2"}
-        os.symlink(os.path.join(SOURCE, "examples"), os.path.join(cls.folder.name, "examples"))
+
+    def setUp(self):
+        self.work = os.path.join(self.folder.name, self.id().split(".")[-1])
+        os.mkdir(self.work)
+        os.symlink(os.path.join(SOURCE, "examples"), os.path.join(self.work, "examples"))
 
     def type(self, name):
         """Types the blocks; returns what each printed, by its first line."""
         said = {}
         for kind, text in blocks(name):
             if kind == "python":
-                with open(os.path.join(self.folder.name, "train.py"), "w", encoding="utf-8") as file:
+                with open(os.path.join(self.work, "train.py"), "w", encoding="utf-8") as file:
                     file.write(text)
             if kind != "sh":
                 continue
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=self.folder.name,
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=self.work,
                                   env=self.env, text=True, stdout=subprocess.PIPE, check=False,
                                   stderr=subprocess.STDOUT, timeout=180)
             self.assertEqual(0, done.returncode, f"{text}{done.stdout}")
@@ -66,7 +69,7 @@ class Typed(unittest.TestCase):
         recorded = said["ebb record -o run.ebbt -- python3 train.py"]
         self.assertRegex(recorded, r"ebb run --budget [\d.]+\S* -- python3 train\.py")
         self.assertRegex("".join(said.values()), r"(?m)^events: \d{2,}$")
-        self.assertGreater(os.path.getsize(os.path.join(self.folder.name, "run.html")), 10_000)
+        self.assertGreater(os.path.getsize(os.path.join(self.work, "run.html")), 10_000)
 
     def test_guide_for_authors(self):
         said = self.type("framework-authors.md")
@@ -80,11 +83,11 @@ class Typed(unittest.TestCase):
             text = file.read().split("## Use\n")[1]
         lines = [re.split(r"  +", line)[0] for line in BLOCK.findall(text)[0][1].splitlines()]
         self.assertGreater(len(lines), 8)
-        with open(os.path.join(self.folder.name, "train.py"), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.work, "train.py"), "w", encoding="utf-8") as file:
             file.write("for i in range(20):\n    x = [bytearray(1 << 20) for j in range(20)]\n"
                        "    while x: x.pop()\n")
         for line in lines:
-            done = subprocess.run(["bash", "-c", line], cwd=self.folder.name, env=self.env, text=True,
+            done = subprocess.run(["bash", "-c", line], cwd=self.work, env=self.env, text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False,
                                   stderr=subprocess.STDOUT, timeout=120)
             # Such a program need not be one that can be planned within 4 GiB, or at all.
@@ -94,4 +97,4 @@ class Typed(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], "-v"])
+    unittest.main(verbosity=2)
