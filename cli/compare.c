@@ -3,6 +3,7 @@
 #include "compare.h"
 #include "budget_at.h"
 #include "command.h"
+#include "compare_tiers.h"
 #include "interrupt.h"
 #include "output.h"
 
@@ -52,8 +53,19 @@ static enum ebb_status show(const struct ebb_comparison *comparison, struct ebb_
     return status ? status : print(comparison, error);
 }
 
+/* True if the user asks for tiers, which have options of their own. */
+static bool asks_for_tiers(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], "--tiers", strlen("--tiers")) == 0)
+            return true;
+    return false;
+}
+
 int ebb__cmd_compare(int argc, char **argv)
 {
+    if (asks_for_tiers(argc, argv))
+        return ebb__compare_tiers(argc, argv);
     struct ebb_compare_list list;
     struct ebb_comparison comparison = {.list = &list};
     struct ebb_error error = {0};

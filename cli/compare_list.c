@@ -162,6 +162,10 @@ static int outputs_check(const struct ebb_offline *given)
 {
     const char *const paths[] = {given->csv_path, given->plot_path};
     struct ebb_error error = {0};
+    if (given->budget_at && (paths[0] || paths[1]))
+        return ebb__command_usage("compare",
+                                  "--at-slowdown has no %s: its results are text or JSON",
+                                  paths[0] ? "--csv" : "--plot");
     for (int i = 0; i < 2; i++)
         if (paths[i] && ebb__output_check(paths[i], given->force, &error))
             return ebb__command_fail("compare", &error);

@@ -51,7 +51,8 @@ def make(args):
     def images():
         return (torch.randn(args.batch, 3, args.size, args.size),
                 torch.randint(0, args.classes, (args.batch,)))
-    return getattr(torchvision.models, args.model)(num_classes=args.classes), images
+    more = {"aux_logits": False} if args.model in ("inception_v3", "googlenet") else {}
+    return getattr(torchvision.models, args.model)(num_classes=args.classes, **more), images
 
 
 def main():

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 // clang-format on
 
-/* ---- nothing waits for the device ------------------------------------------------------------ */
+/* ---- nothing waits for the device, but for memory that the device still uses ----------------- */
 
 static void still_body(void *unused)
 {
@@ -18,15 +18,15 @@ static void still_body(void *unused)
     struct known known[12];
     (void)unused;
     set_patience("60s");
-    start(&rig, 16 * MIB);
+    start(&rig, 64 * MIB);
     CUstream stream = new_stream(&rig), other = new_stream(&rig);
     RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), stream, NULL, NULL, 0, false));
     uint64_t since_ns = ebb__now_ns();
-    for (unsigned i = 0; i < 12; i++) { /* three times the budget: evictions */
+    for (unsigned i = 0; i < 12; i++) { /* new pages */
         RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
         known_fill(&rig, &known[i], stream, i);
     }
-    for (unsigned i = 0; i < 12; i++) { /* fetches, on either stream */
+    for (unsigned i = 0; i < 12; i++) { /* again */
         if (i % 2) {
             struct known again = known[i];
             known_fill(&rig, &again, stream, i);
@@ -44,14 +44,13 @@ static void still_body(void *unused)
     atomic_store(&gate_is_open, 1);
     for (unsigned i = 0; i < 12; i++)
         known_check(&rig, &known[i], stream);
-    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) > 0);
     rig_stop(&rig);
 }
 
 static void test_calls_return_while_the_device_stands_still(void **state)
 {
     (void)state;
-    static const char *settings[] = {"FAKECUDA_BUDGET=16M", NULL};
+    static const char *settings[] = {"FAKECUDA_BUDGET=64M", NULL};
     assert_int_equal(rig_child(settings, still_body, NULL, 60), 0);
 }
 

@@ -22,7 +22,8 @@ ALLOWED["src/base"] = ["ebb/status.h"]  # the codes are public, and so are phase
 ALLOWED["src/trace"] += ["ebb/phase.h"]
 ALLOWED.update({
     # The checker shares no code with the planners. Of plan/ it knows only the plan and the packing.
-    "src/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/pool/pool.h"],
+    "src/check": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/tiers.h",
+                  "plan/pool/pool.h"],
     # Code for comparison. It uses all planning code, and only the tool uses it. Its own checker
     # shares no code with the code that it checks, either.
     "src/lab": [f"{name}/" for name in THINKS],
@@ -38,7 +39,7 @@ ALLOWED.update({
     # The request for a plan uses all planning code, and the script that the runtime reads.
     "src/plan/request": ["base/", "trace/", "model/", "machine/", "plan/", "check/", "sim/",
                          "runtime/script.h"],
-    "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h"],
+    "src/sim": ["base/", "trace/", "model/", "machine/", "plan/plan.h", "plan/tiers.h"],
     # Devices and stores are used through their tables. extents.h is bookkeeping without a store.
     "src/runtime": ["base/", "trace/", "device/device.h", "store/store.h", "store/extents.h"],
     # The engine of a device. It shares the run's words with the runtime, but none of its parts.
@@ -174,7 +175,7 @@ def calls_upwards(root):
 # not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
-        "access_clock derive detect instances recurrence stages steps units",
+        "access_clock derive detect instances operations recurrence stages steps units",
         "landmark parts stream",
         "build slots windows",
         "properties scale splice times unordered watch_iterations watch_phrases",
@@ -182,15 +183,15 @@ ORDER = {
         "analyse watch",
     ],
     "src/sim": [
-        "uses",
+        "tiers uses",
         "passive reactive",
-        "setup",
+        "setup steady",
         "simulate",
     ],
     "src/plan": [
         "place/huge_round place/resident pool/fit pool/order pool/search pool/sections "
         "effort request/compile swap/measure swap/outcome swap/schedule "
-        "swap/sweep within",
+        "swap/sweep tiers within",
         "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/ranked "
         "swap/swap",
         "pool/improve pool/valley swap/choice swap/fifo swap/none",
@@ -284,9 +285,9 @@ ORDER = {
         "choices launch load options",
         "gpu",
         "doctor import info inputs offline record summary",
-        "compare_front compare_list compare_pools",
+        "compare_front compare_list compare_pools compare_tiers_plot compare_tiers_show",
         "compare_csv compare_files compare_json compare_plot compare_table",
-        "budget_at compare_rows",
+        "budget_at compare_rows compare_tiers",
         "advise compare pack plan report run simulate",
         "main no_lab",
     ],

@@ -1,12 +1,14 @@
-/* How long the program waits: simulator, checker and a brute force agree on 1,000 small models. The
+/* How long the program waits: simulator, checker and a brute force agree on 3,000 small models. The
  * brute force knows the rules of src/sim/simulate.h and steps through time nanosecond by
- * nanosecond. */
+ * nanosecond. Some models are random. Others resemble a training: their lanes are never idle, so
+ * iterations under a plan may differ for long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
 #include "check/check.h"
 #include "plan/swap/swap.h"
 #include "synthetic.h"
@@ -22,6 +24,7 @@ struct brute {
     const struct ebb_model *model;
     const struct ebb_machine *machine;
     const struct ebb_plan *plan;
+    uint64_t page_bytes;
     enum where where[MOST];
     uint64_t line_no[MOST]; /* place in the line of copies out */
     uint64_t due_no[MOST];  /* the same for copies in; 0: not due */
@@ -31,9 +34,15 @@ struct brute {
     uint64_t resident, next_no, lacking;
 };
 
+static uint64_t rounded(const struct brute *brute, uint32_t block)
+{
+    uint64_t size = brute->model->blocks[block].size_bytes, page = brute->page_bytes;
+    return (size + page - 1) / page * page;
+}
+
 static uint64_t size_of(const struct brute *brute, uint32_t i)
 {
-    return brute->model->blocks[brute->plan->absences[i].block].size_bytes;
+    return rounded(brute, brute->plan->absences[i].block);
 }
 
 static uint32_t ending_at(const struct brute *brute, uint32_t tick)
@@ -90,7 +99,7 @@ static bool happens(struct brute *brute, uint32_t tick, bool force)
     const struct ebb_model_event *event = &brute->model->events[tick];
     if (event->block == EBB_TICK_NONE)
         return true;
-    uint64_t bytes = brute->model->blocks[event->block].size_bytes;
+    uint64_t bytes = rounded(brute, event->block);
     uint32_t i = ending_at(brute, tick);
     if (event->kind == EBB_EVENT_ALLOC) {
         if (!force && brute->resident + bytes > brute->plan->budget_bytes) {
@@ -211,12 +220,27 @@ static uint64_t lap_run(struct brute *brute)
     }
 }
 
-static uint64_t brute_stall(const struct ebb_model *model, const struct ebb_machine *machine,
-                            const struct ebb_plan *plan)
+/* The event at which the absence gets in line. */
+static uint32_t ready_tick(const struct ebb_model *model, const struct ebb_absence *absence)
 {
+    uint32_t tick = absence->from_tick, left = absence->margin_ticks, ticks = model->tick_count;
+    while (left-- > 0)
+        tick = (tick + 1) % ticks;
+    while (!absence->out_within) {
+        tick = (tick + 1) % ticks;
+        if (model->events[tick].clock || model->clock_count == 0)
+            break;
+    }
+    return tick;
+}
+
+static uint64_t brute_stall(const struct ebb_plan_request *request, const struct ebb_plan *plan)
+{
+    const struct ebb_model *model = request->model;
     struct brute brute = {.model = model,
-                          .machine = machine,
+                          .machine = request->machine,
                           .plan = plan,
+                          .page_bytes = request->page_bytes,
                           .out = NEVER,
                           .in = NEVER,
                           .demanded = NEVER};
@@ -226,13 +250,11 @@ static uint64_t brute_stall(const struct ebb_model *model, const struct ebb_mach
         const struct ebb_model_block *block = &model->blocks[b];
         bool persistent = block->alloc_tick == EBB_TICK_NONE;
         uint64_t end = (uint64_t)block->alloc_tick + block->span_ticks;
-        brute.resident += block->size_bytes * (persistent ? 1 : end / model->tick_count);
+        brute.resident += rounded(&brute, b) * (persistent ? 1 : end / model->tick_count);
     }
     for (uint32_t i = 0; i < plan->absence_count; i++) {
         const struct ebb_absence *absence = &plan->absences[i];
-        brute.ready[i] = ebb__model_clock_after(model, absence->from_tick);
-        if (brute.ready[i] == EBB_TICK_NONE)
-            brute.ready[i] = (absence->from_tick + 1) % model->tick_count;
+        brute.ready[i] = ready_tick(model, absence);
         if (absence->to_tick <= brute.ready[i] &&
             (absence->drops || absence->in_start_ns % lap <= model->time_ns[absence->to_tick])) {
             brute.where[i] = GONE;
@@ -247,59 +269,118 @@ static uint64_t brute_stall(const struct ebb_model *model, const struct ebb_mach
     return stall == before ? stall : UINT64_MAX; /* the last iterations differ */
 }
 
-/* A plan of gaps, copies in and a budget by chance. */
+/* A plan of gaps and copies in by chance. Some copies are planned for the use itself. */
 static struct ebb_plan plan_by_chance(const struct ebb_plan_request *request, uint64_t *state)
 {
     struct ebb_swap swap;
     struct ebb_plan plan = {.policy = "chance"};
-    assert_int_equal(ebb__swap_init(&swap, request, NULL), EBB_OK);
+    uint64_t most = 2 + chance(state) % 8;
+    bool late = chance(state) % 3 == 0;
+    bool within = chance(state) % 2;
+    enum ebb_status status =
+        within ? ebb__swap_init_within(&swap, request, NULL) : ebb__swap_init(&swap, request, NULL);
+    assert_int_equal(status, EBB_OK);
     for (uint32_t i = 0; i < swap.gap_count; i++) {
         struct ebb_swap_gap *gap = &swap.gaps[i];
         uint64_t length = gap->need_ns - gap->ready_ns;
-        gap->taken = chance(state) % 3 > 0;
-        gap->trigger_ns = (gap->ready_ns + chance(state) % (length + 1)) % swap.lap_ns;
+        gap->taken = chance(state) % 10 < most;
+        gap->trigger_ns = gap->ready_ns + chance(state) % (length + 1);
+        if (late && chance(state) % 2)
+            gap->trigger_ns = gap->need_ns;
+        gap->trigger_ns %= swap.lap_ns;
     }
     assert_int_equal(ebb__swap_finish(&swap, &plan, NULL), EBB_OK);
     ebb__swap_fini(&swap);
     return plan;
 }
 
+/* Some events are no clock events, like those of the later parts of a block. The stretches between
+ * clock events are then long enough for absences within them. */
+static void clocks_thin(struct ebb_model *model, uint64_t *state)
+{
+    uint64_t most = chance(state) % 8;
+    model->clock_count = 0;
+    for (uint32_t t = 0; t < model->tick_count; t++) {
+        model->events[t].clock &= chance(state) % 8 >= most;
+        model->clock_count += model->events[t].clock;
+    }
+    assert_int_equal(ebb__model_derive(model, NULL), EBB_OK);
+}
+
+/* What is seen over all models. */
+struct seen {
+    uint32_t models, trainings, stalled, shared, within, unsteady;
+};
+
+static void agree(const struct ebb_plan_request *request, struct ebb_plan *plan,
+                  unsigned long long seed, struct seen *seen)
+{
+    struct ebb_check_request check = {request->model, request->machine, request->budget_bytes,
+                                      request->page_bytes};
+    struct ebb_error error;
+    uint64_t stall = plan->feasible ? brute_stall(request, plan) : UINT64_MAX;
+    if (plan->feasible && stall == UINT64_MAX)
+        seen->unsteady++;
+    if (stall == UINT64_MAX || plan->absence_count == 0)
+        return;
+    if (plan->stall_ns != stall)
+        fail_msg("seed %llu: simulated %llu, by brute force %llu", seed,
+                 (unsigned long long)plan->stall_ns, (unsigned long long)stall);
+    if (ebb__check_plan(&check, plan, &error) != EBB_OK)
+        fail_msg("seed %llu: %s", seed, error.why);
+    bool within = false;
+    for (uint32_t i = 0; i < plan->absence_count; i++)
+        within |= plan->absences[i].out_within;
+    /* The checker knows the stall by itself. */
+    plan->stall_ns++;
+    plan->iteration_ns++;
+    assert_int_equal(ebb__check_plan(&check, plan, NULL), EBB_ERR_FORMAT);
+    seen->models++;
+    seen->stalled += stall > 0;
+    seen->shared += stall > 0 && !request->machine->duplex;
+    seen->within += within;
+}
+
 static void all_three_agree(void **state)
 {
     (void)state;
-    uint32_t models = 0, stalled = 0, shared = 0;
-    for (uint64_t seed = 1; models < 1000; seed++) {
+    struct seen seen = {0};
+    assert_int_equal(ebb__tuning_set("within_ns=1us", NULL), EBB_OK);
+    assert_int_equal(ebb__tuning_set("within_ticks=2", NULL), EBB_OK);
+    for (uint64_t seed = 1; seen.models < 3000; seed++) {
         uint64_t by = seed * 0x9e3779b97f4a7c15u | 1;
-        struct ebb_model model = make_random(seed, 12 + (uint32_t)(seed % 4) * 6, 300, 2500);
-        struct ebb_machine machine = {"small", {1, 3}, {0.5, 1}, seed % 2, EBB_NO_COSTS};
+        bool trains = seed % 3 > 0;
+        uint32_t layers = 2 + (uint32_t)(chance(&by) % 5);
+        struct ebb_model model = trains
+                                     ? make_training(layers, layers * 30000u, layers * 1000u, seed)
+                                     : make_random(seed, 12 + (uint32_t)(seed % 4) * 6, 300, 2500);
+        if (chance(&by) % 2)
+            clocks_thin(&model, &by);
+        double scale = trains ? 0.02 : 1;
+        struct ebb_machine machine = {
+            "small",
+            {scale * (double)(1 + chance(&by) % 4), chance(&by) % 100},
+            {scale * (double)(1 + chance(&by) % 4) / 2, chance(&by) % 100},
+            chance(&by) % 2,
+            EBB_NO_COSTS};
         uint64_t percent = 50 + chance(&by) % 50;
         struct ebb_plan_request request = {.model = &model,
                                            .machine = &machine,
                                            .budget_bytes = model.peak_bytes * percent / 100,
-                                           .page_bytes = 1};
+                                           .page_bytes = chance(&by) % 2 ? 1 : 64};
         struct ebb_plan plan = plan_by_chance(&request, &by);
-        uint64_t stall = plan.feasible ? brute_stall(&model, &machine, &plan) : UINT64_MAX;
-        if (stall != UINT64_MAX && plan.absence_count > 0) {
-            struct ebb_check_request check = {&model, &machine, request.budget_bytes, 1};
-            struct ebb_error error;
-            if (plan.stall_ns != stall)
-                fail_msg("seed %llu: simulated %llu, by brute force %llu", (unsigned long long)seed,
-                         (unsigned long long)plan.stall_ns, (unsigned long long)stall);
-            if (ebb__check_plan(&check, &plan, &error) != EBB_OK)
-                fail_msg("seed %llu: %s", (unsigned long long)seed, error.why);
-            /* The checker knows the stall by itself. */
-            plan.stall_ns++;
-            plan.iteration_ns++;
-            assert_int_equal(ebb__check_plan(&check, &plan, NULL), EBB_ERR_FORMAT);
-            models++;
-            stalled += stall > 0;
-            shared += stall > 0 && !machine.duplex;
-        }
+        uint32_t before = seen.models;
+        agree(&request, &plan, seed, &seen);
+        seen.trainings += trains && seen.models > before;
         ebb__plan_fini(&plan);
         ebb__model_fini(&model);
     }
-    print_message("%u models, %u stall, %u of them with a shared lane\n", models, stalled, shared);
-    assert_true(stalled > 300 && shared > 100);
+    print_message("%u models, %u like a training; %u stall, %u of them with a shared lane; %u "
+                  "within stretches; %u not steady\n",
+                  seen.models, seen.trainings, seen.stalled, seen.shared, seen.within,
+                  seen.unsteady);
+    assert_true(seen.stalled > 1000 && seen.shared > 300 && seen.trainings > 1000 &&
+                seen.within > 100);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* The process's side of a run.
  *
- * The process says hello when the library is loaded, and again for each device: a device has its
+ * The process says hello when the library is loaded, and again for each device. A device has its
  * own channel, ring, ledger and scripts, as if it were a process. A thread for each takes the
  * parent's messages. The parent's death ends only plans: the ledger stays, and the engine goes on
  * without them. */
@@ -201,7 +201,6 @@ static void *serve(void *argument)
 {
     struct attached *attached = argument;
     struct pollfd watched = {.fd = attached->parent.channel, .events = POLLIN};
-    ebb__door_depth++; /* the engine's calls of the driver are not the program's */
     for (bool heard = true; heard;) {
         if (poll(&watched, 1, -1) < 0)
             continue;

@@ -52,7 +52,6 @@ struct replay {
     uint32_t awaited; /* the absence that the program waits for */
     uint64_t lacks;   /* the bytes that it waits for */
     bool waits;
-    uint64_t peak, moved;
 };
 
 static const struct ebb_absence *absence_of(const struct replay *replay, uint32_t i)
@@ -68,13 +67,6 @@ static uint64_t bytes_of(const struct replay *replay, uint32_t i)
 static uint64_t copy_halves(const struct ebb_lane *lane, uint64_t bytes)
 {
     return 2 * ebb__lane_ns(lane, bytes);
-}
-
-static void grow(struct replay *replay, uint64_t bytes)
-{
-    replay->resident += bytes;
-    if (replay->resident > replay->peak)
-        replay->peak = replay->resident;
 }
 
 static void chain_add(struct replay *replay, struct chain *chain, uint32_t i, bool in)
@@ -106,6 +98,7 @@ static void chain_drop(struct replay *replay, struct chain *chain, uint32_t i, b
         *(in ? &courses[before].next_in : &courses[before].next_out) = next;
     if (chain->tail == i)
         chain->tail = before;
+    *(in ? &courses[i].next_in : &courses[i].next_out) = NOBODY;
 }
 
 /* The absence is over: its block is here, or freed. */
@@ -129,7 +122,7 @@ static void fetch(struct replay *replay, uint32_t i)
     replay->courses[i].phase = COMING;
     replay->in = (struct lane_state){
         i, copy_halves(&replay->check->request->machine->in, bytes_of(replay, i))};
-    grow(replay, bytes_of(replay, i));
+    replay->resident += bytes_of(replay, i);
 }
 
 /* ---- one instant: copies end, events happen, copies become due and start --------------------- */
@@ -141,12 +134,10 @@ static bool copies_end(struct replay *replay)
         uint32_t i = replay->out.absence;
         replay->courses[i].phase = AWAY;
         replay->resident -= bytes_of(replay, i);
-        replay->moved += bytes_of(replay, i);
         replay->out.absence = NOBODY;
         any = true;
     }
     if (replay->in.absence != NOBODY && replay->in.half_ns == 0) {
-        replay->moved += bytes_of(replay, replay->in.absence);
         settle(replay, replay->in.absence);
         any = true;
     }
@@ -168,7 +159,7 @@ static bool event_can(struct replay *replay, bool force)
             replay->lacks = bytes;
             return false;
         }
-        grow(replay, bytes);
+        replay->resident += bytes;
     } else if (event->kind == EBB_EVENT_FREE) {
         if (!concerned || replay->courses[i].phase != AWAY)
             replay->resident -= bytes;
@@ -284,8 +275,7 @@ static uint64_t turn(struct replay *replay)
 {
     uint64_t began_ns = replay->now_ns;
     replay->tick = replay->ready_at = replay->in_at = 0;
-    replay->clock_ns = replay->moved = 0;
-    replay->peak = replay->resident;
+    replay->clock_ns = 0;
     for (;;) {
         bool any = copies_end(replay);
         any |= events_happen(replay, false);
@@ -298,6 +288,41 @@ static uint64_t turn(struct replay *replay)
         if (!time_goes_on(replay))
             events_happen(replay, true);
     }
+}
+
+/* What one iteration passes on to the next. */
+struct border {
+    struct course *courses;
+    struct chain outs, ins;
+    struct lane_state out, in;
+    uint64_t resident;
+};
+
+static bool lane_is(const struct lane_state *lane, const struct lane_state *was)
+{
+    return lane->absence == was->absence &&
+           (lane->absence == NOBODY || lane->half_ns == was->half_ns);
+}
+
+/* True if the iteration has ended where it began: all that follow are the same. Sets *border. */
+static bool border_is_same(const struct replay *replay, struct border *border)
+{
+    uint32_t count = replay->check->plan->absence_count;
+    bool same = replay->resident == border->resident && lane_is(&replay->out, &border->out) &&
+                lane_is(&replay->in, &border->in) && replay->outs.head == border->outs.head &&
+                replay->ins.head == border->ins.head;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct course *now = &replay->courses[i], *was = &border->courses[i];
+        same &= now->phase == was->phase && now->is_due == was->is_due &&
+                now->next_out == was->next_out && now->next_in == was->next_in;
+        border->courses[i] = *now;
+    }
+    border->outs = replay->outs;
+    border->ins = replay->ins;
+    border->out = replay->out;
+    border->in = replay->in;
+    border->resident = replay->resident;
+    return same;
 }
 
 /* ---- before the first iteration -------------------------------------------------------------- */
@@ -331,7 +356,8 @@ static void begin(struct replay *replay)
         uint32_t ready = absence->out_within ? after : check->next_clock[after];
         uint64_t ready_ns = model->time_ns[ready] % check->turn_ns;
         uint64_t start_ns = absence->out_start_ns % check->turn_ns;
-        replay->courses[i] = (struct course){.ready_tick = ready};
+        replay->courses[i] =
+            (struct course){.ready_tick = ready, .next_out = NOBODY, .next_in = NOBODY};
         replay->ends_at[absence->to_tick] = i;
         replay->by_ready[i] =
             (struct place){ready, (start_ns + check->turn_ns - ready_ns) % check->turn_ns, i};
@@ -359,23 +385,25 @@ enum ebb_status ebb__check_replay(struct check *check, uint64_t *stall_ns)
                             .out.absence = NOBODY,
                             .in.absence = NOBODY,
                             .awaited = NOBODY};
+    struct border border = {.courses = calloc(count + 1u, sizeof *border.courses)};
     replay.courses = calloc(count + 1u, sizeof *replay.courses);
     replay.by_ready = calloc(count + 1u, sizeof *replay.by_ready);
     replay.by_in = calloc(count + 1u, sizeof *replay.by_in);
     replay.ends_at = malloc(check->model->tick_count * sizeof *replay.ends_at);
-    bool known = replay.courses && replay.by_ready && replay.by_in && replay.ends_at;
-    if (known)
+    bool known =
+        border.courses && replay.courses && replay.by_ready && replay.by_in && replay.ends_at;
+    uint64_t turn_ns = 0;
+    if (known) {
         begin(&replay);
-    uint64_t before_ns = 0, before_peak = 0, before_moved = 0, turn_ns = 0;
+        border_is_same(&replay, &border);
+    }
     for (int i = 0; known && i < TURNS_MOST; i++) {
         turn_ns = turn(&replay);
-        if (i && turn_ns == before_ns && replay.peak == before_peak && replay.moved == before_moved)
+        if (border_is_same(&replay, &border))
             break;
-        before_ns = turn_ns;
-        before_peak = replay.peak;
-        before_moved = replay.moved;
     }
     *stall_ns = known ? turn_ns - check->turn_ns : 0;
+    free(border.courses);
     free(replay.courses);
     free(replay.by_ready);
     free(replay.by_in);

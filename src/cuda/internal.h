@@ -100,6 +100,7 @@ void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, ui
                      uint8_t access);
 
 /* waits.c: on the host, without the lock. */
+void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
 /* Until all *outs* up to this number are over, or the mover's patience ends. */
 void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number);

@@ -5,7 +5,8 @@
  * page that is populated or fetched prefers the device, and is prefetched. Both are advice.
  * Whatever it says, each access finds the right bytes.
  *
- * Dead bytes need no copy where the driver has cuMemDiscardBatchAsync (CUDA 13.0). */
+ * Dead bytes need no copy where the driver has cuMemDiscardBatchAsync (CUDA 13.0). A discard takes
+ * the pages from the device by itself; a prefetch of discarded pages is slow (docs/results). */
 #include "cuda/backing.h"
 
 #include "cuda/memory.h"
@@ -125,8 +126,10 @@ static CUresult discard(struct ebb_cuda_backing *backing, CUdeviceptr first, uin
 static CUresult managed_drop(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                              CUstream lane)
 {
+    if (!backing->driver->cuMemDiscardBatchAsync)
+        return managed_evict(backing, first, bytes, true, lane);
     CUresult result = discard(backing, first, bytes, lane);
-    return result == CUDA_SUCCESS ? managed_evict(backing, first, bytes, true, lane) : result;
+    return result == CUDA_SUCCESS ? prefer(backing, first, bytes, CU_DEVICE_CPU) : result;
 }
 
 /* The driver has no call that takes the pages. Discarded, they are not copied any more. */

@@ -85,6 +85,13 @@ bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival)
                                 arrival);
 }
 
+bool ebb__mover_is_issued(const struct cuda_mover *mover, uint32_t arrival)
+{
+    return ebb__arrival_reached(
+               atomic_load_explicit(&mover->issued_arrival, memory_order_acquire), arrival) ||
+           ebb__mover_is_over(mover, arrival);
+}
+
 uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover)
 {
     return mover->newest_arrival;
@@ -307,6 +314,7 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
     mover->driver = config->engine->driver;
     mover->counters = &config->engine->ring->counters;
     mover->newest_arrival = config->first_arrival - 1;
+    atomic_store(&mover->issued_arrival, mover->newest_arrival);
     mover->lanes.can_write = mover->driver->cuStreamWriteValue32_v2 != NULL;
     mover->lanes.can_wait = mover->driver->cuStreamWaitValue32_v2 != NULL;
     pthread_mutex_init(&mover->lock, NULL);

@@ -97,6 +97,10 @@ const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover);
 bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival);
 /* The newest arrival that has been given out. */
 uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover);
+/* Are its transfers queued on the device? A stream may wait for it only then, since what it waits
+ * for must not need a call of the driver. Calls that wait for a stream keep others out: a copy from
+ * pageable memory, the loading of a module. No lock. */
+bool ebb__mover_is_issued(const struct cuda_mover *mover, uint32_t arrival);
 /* Queues a wait for the arrival on the stream. False: the device cannot; the caller waits. */
 bool ebb__mover_await(struct cuda_mover *mover, CUstream stream, uint32_t arrival);
 uint64_t ebb__mover_held_bytes(const struct cuda_mover *mover);

@@ -153,6 +153,7 @@ static void announce(struct cuda_mover *mover, const struct cuda_move *move)
     ebb__mover_release_events(mover, move);
     pthread_mutex_lock(&mover->lock);
     mover->in.issued++;
+    atomic_store_explicit(&mover->issued_arrival, move->arrival, memory_order_release);
     pthread_mutex_unlock(&mover->lock);
     ebb__mover_progress(mover);
 }

@@ -23,6 +23,16 @@ void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
     count_stall(engine, since_ns);
 }
 
+/* Its transfer is queued soon, unless it waits for memory. */
+void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t since_ns = ebb__now_ns();
+    while (!ebb__mover_is_issued(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+        nanosleep(&pause, NULL);
+    count_stall(engine, since_ns);
+}
+
 /* Evictions wait for work that was queued before. If that waits for this one, patience ends it. */
 void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number)
 {

@@ -115,7 +115,8 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
         if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
             ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
             atomic_fetch_add(&engine->config.ring->counters.demand_faults, 1);
-            scratch->events[i].flags |= EBB_EVENT_DEMAND;
+            if (i < CUDA_MOST_EVENTS_A_WORK)
+                scratch->events[i].flags |= EBB_EVENT_DEMAND;
         }
     }
     return fits;
@@ -269,11 +270,27 @@ static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arri
     *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, begun);
 }
 
-static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work,
-                         const struct begun *begun, bool arrived, bool ordered)
+/* May the stream wait on the device? Only for transfers that are queued: see mover.h. */
+static bool may_queue_waits(const struct ebb_cuda *engine, const struct begun *begun)
+{
+    return !begun->arrival || engine->gate.is_used ||
+           ebb__mover_is_issued(engine->mover, begun->arrival);
+}
+
+/* `is_queued`: the waits of the work have been queued, but for those that are not arrived or not
+ * ordered. */
+static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun,
+                         bool is_queued, bool arrived, bool ordered)
 {
     if (begun->leaving)
         ebb__cuda_wait_for_leaving(engine, begun->leaving);
+    if (!is_queued) {
+        ebb__cuda_wait_for_issue(engine, begun->arrival);
+        if (!ebb__cuda_lock(engine))
+            return;
+        queue_waits(engine, begun, &arrived, &ordered);
+        ebb__cuda_unlock(engine);
+    }
     if (!ordered)
         ebb__cuda_wait_for_work(engine, begun->stream);
     if (!arrived)
@@ -307,7 +324,8 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
     }
     look_at_blocks(engine, &begun);
-    if (!work->is_captured)
+    bool is_queued = work->is_captured || may_queue_waits(engine, &begun);
+    if (!work->is_captured && is_queued)
         queue_waits(engine, &begun, &arrived, &ordered);
     if (begun.stream != CUDA_NO_STREAM)
         ebb__streams_begin(&engine->streams, begun.stream, work->order);
@@ -316,7 +334,7 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     if (arrived && ordered)
         ebb__cuda_enter_gate(engine, work);
     ebb__cuda_unlock(engine);
-    wait_on_host(engine, work, &begun, arrived, ordered);
+    wait_on_host(engine, work, &begun, is_queued, arrived, ordered);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

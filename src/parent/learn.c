@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Have the two newest repetitions about as many events? Sizes alone repeat within an iteration, too.
+/* Have the two newest repetitions about as many events? Sizes alone repeat within an iteration.
  * Announced uses are there in each, so they tell. */
 static bool has_even_events(const struct process *process)
 {

@@ -1,6 +1,6 @@
 /* Method: one event loop on two clocks. The real clock always runs; the model clock stands still
  * while an event must wait. The next event is the end of a transfer, an event of the model or the
- * start of a copy in. Iterations are run until two are alike. */
+ * start of a copy in. Iterations are run until one ends in the state in which it began. */
 #include "sim/state.h"
 
 #include <stdlib.h>
@@ -382,6 +382,24 @@ static void lap_run(struct sim *sim)
     sim->lap.stall_ns = sim->lap.iteration_ns - sim->lap_ns;
 }
 
+/* Whether the iteration is like all later ones. Of a passive plan, only the figures are compared.
+ * `began`: the digest at its start, then that at its end. False: out of memory. */
+static bool lap_is_steady(const struct sim *sim, const struct ebb_sim_result *before,
+                          uint64_t *began, bool *steady)
+{
+    uint64_t first = *began;
+    if (!sim->passive) {
+        bool known = ebb__sim_digest(sim, began);
+        *steady = known && *began == first;
+        return known;
+    }
+    *steady = before->iteration_ns == sim->lap.iteration_ns &&
+              before->peak_bytes == sim->lap.peak_bytes &&
+              before->moved_out_bytes == sim->lap.moved_out_bytes &&
+              before->moved_in_bytes == sim->lap.moved_in_bytes;
+    return true;
+}
+
 enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
                               const struct ebb_sim_detail *detail, struct ebb_sim_result *result,
                               struct ebb_error *error)
@@ -410,18 +428,19 @@ enum ebb_status ebb__simulate(const struct ebb_sim_request *request,
     ebb__sim_begin(&sim, ready);
 
     struct ebb_sim_result before = {0};
-    for (uint32_t lap = 1; lap <= ebb__sim_laps_most(&sim); lap++) {
+    uint64_t began = 0;
+    bool known = ebb__sim_digest(&sim, &began);
+    for (uint32_t lap = 1; known && lap <= ebb__sim_laps_most(&sim); lap++) {
         lap_run(&sim);
         *result = sim.lap;
         result->laps = lap;
-        result->steady = lap > 1 && before.iteration_ns == sim.lap.iteration_ns &&
-                         before.peak_bytes == sim.lap.peak_bytes &&
-                         before.moved_out_bytes == sim.lap.moved_out_bytes &&
-                         before.moved_in_bytes == sim.lap.moved_in_bytes;
+        known = lap_is_steady(&sim, &before, &began, &result->steady);
         if (!ebb__passive_go_on(&sim, lap, result) && result->steady)
             break;
         before = sim.lap;
     }
+    if (!known)
+        status = ebb__fail(error, EBB_ERR_MEMORY, "simulate", "out of memory");
 out:
     ebb__sim_release(&sim);
     ebb__passive_fini(&sim);

@@ -81,7 +81,8 @@ struct ebb_sim_result {
     uint64_t moved_in_bytes;
     uint32_t cancelled_count;
     uint32_t laps;
-    bool steady;   /* the last two iterations took the same time */
+    bool steady;   /* all later iterations are like the last one. Of a passive plan: the last two
+                      had the same figures */
     bool feasible; /* the budget was never exceeded in the last iteration */
 };
 

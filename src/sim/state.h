@@ -125,6 +125,9 @@ void ebb__sim_release(struct sim *sim);
 EBB_NODISCARD enum ebb_status ebb__sim_index(struct sim *sim, uint32_t *ready);
 /* Sets the state at the start of the first iteration. */
 void ebb__sim_begin(struct sim *sim, const uint32_t *ready);
+/* A digest of the state between two iterations. Two iterations that begin with the same one are the
+ * same, if the plan is not passive. False: out of memory. */
+bool ebb__sim_digest(const struct sim *sim, uint64_t *digest);
 
 /* ---- passive.c; all but the first two do nothing if the plan is not passive ------------------ */
 

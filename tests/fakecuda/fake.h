@@ -332,6 +332,7 @@ size_t fake_bytes_used(int device);
 /* Where a copy of a page may be: one device, the host (CU_DEVICE_CPU), or nowhere yet. */
 void fake_managed_free(struct range *range);
 /* Moves the pages of a part of a range. Moved bytes are added to the counter. */
+void fake_managed_discard(struct range *range, size_t at);
 void fake_managed_move(struct range *range, size_t first, size_t count, int to,
                        enum counter counter);
 void fake_managed_watch(void); /* host accesses */

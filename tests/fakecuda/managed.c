@@ -125,6 +125,16 @@ static void move_page(struct page *page, int to, enum counter counter)
         fake_count(counter, fake_set.page_bytes);
 }
 
+/* The page has no contents, and takes no memory (seen on an H200). */
+void fake_managed_discard(struct range *range, size_t at)
+{
+    struct page *page = &range->pages[at];
+    page->discarded = true;
+    page->host = false;
+    set_devices(page, 0, "a discard");
+    protect(range, at, 1);
+}
+
 void fake_managed_move(struct range *range, size_t first, size_t count, int to,
                        enum counter counter)
 {

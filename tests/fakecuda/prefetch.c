@@ -129,7 +129,7 @@ static size_t move_piece(const struct part *part, size_t done, struct op *op,
         for (size_t i = first; i < first + count; i++)
             if (i * fake_set.page_bytes >= offset &&
                 ((i + 1) * fake_set.page_bytes <= offset + bytes || bytes == inside))
-                range->pages[i].discarded = true;
+                fake_managed_discard(range, i);
     }
     if (part->to != CU_DEVICE_INVALID)
         fake_managed_move(range, first, count, part->to,

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define SETTLE_ROUNDS 8 /* afterwards, an order that alternates is accepted */
+#define SETTLE_ROUNDS 8 /* afterwards, a plan that alternates is accepted as it is */
 
 static uint32_t absences_build(struct ebb_swap *swap)
 {
@@ -85,6 +85,9 @@ static int absence_compare(const void *left, const void *right)
     const struct ebb_absence *a = left, *b = right;
     if (a->out_start_ns != b->out_start_ns)
         return a->out_start_ns < b->out_start_ns ? -1 : 1;
+    bool a_wraps = a->out_end_ns < a->out_start_ns, b_wraps = b->out_end_ns < b->out_start_ns;
+    if (a_wraps != b_wraps)
+        return a_wraps ? 1 : -1;
     if (a->out_end_ns != b->out_end_ns)
         return a->out_end_ns < b->out_end_ns ? -1 : 1;
     return (a->block > b->block) - (a->block < b->block);
@@ -129,14 +132,49 @@ static enum ebb_status copies_keep(const struct ebb_swap *swap, struct ebb_plan 
     return EBB_OK;
 }
 
-/* Sorts the plan's absences and simulates them, until neither their order nor the set of executed
- * ones changes. At one event, the order decides which is evicted first. */
+/* The plan's times as simulated. */
+static struct ebb_absence timed(const struct ebb_swap *swap, struct ebb_absence absence,
+                                const struct ebb_sim_times *times)
+{
+    absence.out_start_ns = times->out_start_ns % swap->lap_ns;
+    absence.out_end_ns = times->out_end_ns % swap->lap_ns;
+    absence.in_start_ns = absence.drops ? 0 : times->in_start_ns % swap->lap_ns;
+    absence.in_end_ns = absence.drops ? 0 : times->in_end_ns % swap->lap_ns;
+    absence.stall_ns = absence.drops ? 0 : times->stall_ns;
+    if (times->wasted)
+        absence.in_start_ns = swap->model->time_ns[absence.to_tick] % swap->lap_ns;
+    return absence;
+}
+
+/* Writes the simulated times into the absences, and removes those that were not executed. Returns
+ * true if nothing but stalls changes. */
+static bool times_take(const struct ebb_swap *swap, struct ebb_plan *plan)
+{
+    uint32_t kept = 0;
+    bool same = true;
+    for (uint32_t i = 0; i < plan->absence_count; i++) {
+        const struct ebb_absence was = plan->absences[i];
+        struct ebb_absence now = timed(swap, was, &swap->times[i]);
+        same &= !swap->times[i].cancelled && !swap->times[i].wasted &&
+                now.out_start_ns == was.out_start_ns && now.out_end_ns == was.out_end_ns &&
+                now.in_start_ns == was.in_start_ns && now.in_end_ns == was.in_end_ns;
+        if (!swap->times[i].cancelled)
+            plan->absences[kept++] = now;
+    }
+    plan->absence_count = kept;
+    return same;
+}
+
+/* Sorts the plan's absences and simulates them. The simulated start of a copy becomes its planned
+ * one, and the order at one event may change with it. So this is repeated until the plan as written
+ * is simulated with its own times: its figures are then its own, too. */
 static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
                                    struct ebb_absence *passive, uint32_t *passive_count,
                                    struct ebb_sim_result *result, struct ebb_error *error)
 {
     for (int round = 0;; round++) {
-        qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
+        uint32_t count = plan->absence_count;
+        qsort(plan->absences, count, sizeof *plan->absences, absence_compare);
         struct ebb_sim_request request = {
             swap->model,         swap->request->machine,      plan->absences,
             plan->absence_count, swap->request->budget_bytes, swap->request->page_bytes,
@@ -146,30 +184,12 @@ static enum ebb_status plan_settle(struct ebb_swap *swap, struct ebb_plan *plan,
         enum ebb_status status = ebb__simulate(&request, &detail, result, error);
         if (status)
             return status;
-        uint32_t kept = 0;
-        bool ordered = true;
-        for (uint32_t i = 0; i < plan->absence_count; i++) {
-            const struct ebb_sim_times *times = &swap->times[i];
-            struct ebb_absence absence = plan->absences[i];
-            if (times->cancelled)
-                continue;
-            absence.out_start_ns = times->out_start_ns % swap->lap_ns;
-            absence.out_end_ns = times->out_end_ns % swap->lap_ns;
-            absence.in_start_ns = absence.drops ? 0 : times->in_start_ns % swap->lap_ns;
-            absence.in_end_ns = absence.drops ? 0 : times->in_end_ns % swap->lap_ns;
-            absence.stall_ns = absence.drops ? 0 : times->stall_ns;
-            if (times->wasted) {
-                absence.in_start_ns = swap->model->time_ns[absence.to_tick] % swap->lap_ns;
-                ordered = false;
-            }
-            plan->absences[kept++] = absence;
-            ordered &= kept < 2 || absence_compare(&plan->absences[kept - 2], &absence) <= 0;
-        }
-        bool settled = kept == plan->absence_count && (ordered || round >= SETTLE_ROUNDS);
-        plan->absence_count = kept;
-        if (settled)
-            return EBB_OK;
+        bool same = times_take(swap, plan);
+        if ((same && result->steady) || (plan->absence_count == count && round >= SETTLE_ROUNDS))
+            break;
     }
+    qsort(plan->absences, plan->absence_count, sizeof *plan->absences, absence_compare);
+    return EBB_OK;
 }
 
 /* If a fetch ends only after the last clock event before the use, the program must not wait for it

@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+"""A CUDA program on the fake driver is recorded and run; its trace goes through the commands."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+BIN = os.environ.get("EBB_BIN_DIR", "build/dev/bin")
+EBB = os.path.join(BIN, "ebb")
+FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakecuda")
+MIB = 1 << 20
+TRAIN = [os.path.join(FAKE, "cuda_train"), "--layers=8", f"--bytes={4 * MIB}", "--iterations=10"]
+
+
+def on_fake(*arguments):
+    environment = dict(os.environ, EBB_CUDA_DRIVER=os.path.join(FAKE, "libcuda.so.1"),
+                       LD_LIBRARY_PATH=FAKE)
+    return subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=120,
+                          check=False)
+
+
+@unittest.skipUnless(os.path.exists(TRAIN[0]) and
+                     os.path.exists(os.path.join(BIN, "libebb_cuda.so")), "no fake driver")
+class Device(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def command(self, *arguments):
+        done = subprocess.run([EBB, *arguments], capture_output=True, text=True, timeout=120,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_recorded(self):
+        alone = on_fake(*TRAIN)
+        trace = self.path("cuda.ebbt")
+        recorded = on_fake(EBB, "record", "--device", "cuda", "-o", trace, "--", *TRAIN)
+        self.assertEqual((recorded.returncode, recorded.stdout), (0, alone.stdout),
+                         recorded.stderr)
+        info = json.loads(self.command("info", trace, "--json"))
+        self.assertGreater(info["events"], 1000)
+        self.assertGreaterEqual(info["peak_bytes"], 8 * 2 * 4 * MIB)  # weights and outputs
+        plan = json.loads(self.command("plan", trace, "--budget", "100%", "--machine", "h200",
+                                       "--json"))
+        self.assertIn("absences", plan)
+        self.command("compare", trace, "--budgets", "70%", "--machine", "h200", "--policies",
+                     "ebb,fifo")
+        self.command("report", trace, "-o", self.path("report.html"))
+        self.assertGreater(os.path.getsize(self.path("report.html")), 10000)
+
+    def test_run(self):
+        alone = on_fake(*TRAIN)
+        summary = self.path("summary.json")
+        ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "1G", "--no-cache",
+                      "--summary=always", "--summary-json", summary, "--", *TRAIN)
+        self.assertEqual((ran.returncode, ran.stdout), (0, alone.stdout), ran.stderr)
+        with open(summary, encoding="utf-8") as file:
+            figures = json.load(file)
+        self.assertEqual(figures["device"], "cuda")
+        self.assertEqual(len(figures["devices"]), 1)
+        device = figures["devices"][0]
+        self.assertEqual(device["budget_bytes"], 1 << 30)
+        self.assertLessEqual(device["peak_resident_bytes"], 1 << 30)
+        self.assertGreater(device["peak_resident_bytes"], 8 * 2 * 4 * MIB)
+        self.assertIn("ebb: device cuda: Fake CUDA device", ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
