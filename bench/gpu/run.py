@@ -18,10 +18,12 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = {"resnet50": 64, "gpt": 8}
-START_S = 45    # until a process has the GPU: PyTorch's import, and the case before
-TRAIN_S = 8     # of training at most
-EXTRA_S = 9     # more until the end: the context, the first iteration
-FAILURES = 2    # so often a backing may fail before its other cases are left out
+# Seconds until a process has the GPU: PyTorch's import, and the case before.
+START_S = 45
+# Of training at most; more until the end, for the context and the first iteration.
+TRAIN_S, EXTRA_S = 8, 9
+# So often a backing may fail before its other cases are left out.
+FAILURES = 2
 
 
 class Raw:

@@ -87,8 +87,8 @@ bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival)
 
 bool ebb__mover_is_issued(const struct cuda_mover *mover, uint32_t arrival)
 {
-    return ebb__arrival_reached(
-               atomic_load_explicit(&mover->issued_arrival, memory_order_acquire), arrival) ||
+    return ebb__arrival_reached(atomic_load_explicit(&mover->issued_arrival, memory_order_acquire),
+                                arrival) ||
            ebb__mover_is_over(mover, arrival);
 }
 

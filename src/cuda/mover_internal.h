@@ -70,9 +70,9 @@ struct cuda_mover {
     uint64_t newest_number;
     uint32_t newest_arrival;
     _Atomic uint32_t issued_arrival; /* the newest whose transfers are queued */
-    uint64_t *unit_moves;         /* of each unit: its newest request */
-    struct cuda_unit_real *units; /* written by the thread alone */
-    _Atomic uint64_t outs_over;   /* all *outs* up to this number are over */
+    uint64_t *unit_moves;            /* of each unit: its newest request */
+    struct cuda_unit_real *units;    /* written by the thread alone */
+    _Atomic uint64_t outs_over;      /* all *outs* up to this number are over */
     _Atomic uint64_t held_bytes, stuck_bytes, stray_units;
     struct cuda_lanes lanes;
     struct cuda_moving {
