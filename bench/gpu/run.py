@@ -21,7 +21,7 @@ BATCH = {"resnet50": 64, "gpt": 8}
 # Seconds until a process has the GPU: PyTorch's import, and the case before.
 START_S = 45
 # Of training at most; more until the end, for the context and the first iteration.
-TRAIN_S, EXTRA_S = 8, 9
+TRAIN_S, EXTRA_S = 6, 9
 # So often a backing may fail before its other cases are left out.
 FAILURES = 2
 

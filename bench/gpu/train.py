@@ -35,8 +35,8 @@ def arguments():
     parser.add_argument("--mode", choices=("plain", "managed", "offload", "checkpoint"),
                         default="plain")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--seconds", type=float, default=8, help="of training, at most")
+    parser.add_argument("--iterations", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=6, help="of training, at most")
     parser.add_argument("--pool", help="the allocator of the mode managed")
     parser.add_argument("--free", type=int, default=0,
                         help="so many bytes of the device are left free: the rest is taken first")
