@@ -4,6 +4,7 @@
 #   make test      packages, build with warnings as errors, every test; last line: the counts
 #   make without-lab  the build that needs no LAPACKE, Clp and zlib, and its tests
 #   make build     build/release/bin/ebb and the other programs
+#   make deb       Debian packages in build/deb
 #   make install   into PREFIX (default /usr/local); DESTDIR is honoured
 
 # The distribution's Python, which has its PyTorch. The Python on PATH may be another one.
@@ -14,8 +15,8 @@ JOBS ?= $(shell nproc)
 # Debian 12 packages for build, tests and demo. PyTorch only recommends a fast BLAS, and recommended
 # packages are not installed. The reference BLAS multiplies matrices slowly.
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
-	libzstd-dev libxxhash-dev libjansson-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
-	clang-format \
+	libzstd-dev libxxhash-dev libjansson-dev libncurses-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
+	clang-format scdoc man-db groff-base \
 	coinor-libclp-dev libdnnl-dev zlib1g-dev dataset-fashion-mnist \
 	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0
 
@@ -23,7 +24,7 @@ SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/
 
 TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)))
 
-.PHONY: all deps build demo test without-lab format format-check tidy asan tsan install clean
+.PHONY: all deps build demo test without-lab format format-check tidy asan tsan install deb deb-test clean
 
 all: build
 
@@ -87,6 +88,25 @@ tidy: deps
 
 install: build
 	@cmake --install build/release --prefix $(PREFIX)
+
+# Debian packages in build/deb, checked by lintian. The maintainer has no address: who publishes
+# the packages is their maintainer. Needs the packages debhelper and lintian, which
+# nothing else needs. A copy of the tree is built, since the build writes into debian/.
+deb: deps
+	@command -v dh >/dev/null && command -v lintian >/dev/null \
+	  || { echo "deb: install debhelper and lintian"; exit 1; }
+	@rm -rf build/deb && mkdir -p build/deb/ebb
+	@git ls-files -z --cached --others --exclude-standard | tar --null -T - -c | tar -x -C build/deb/ebb
+	@cd build/deb/ebb && dpkg-buildpackage -us -uc -b -j$(JOBS) >../build.log 2>&1 \
+	  || { tail -n 30 ../build.log; exit 1; }
+	@cd build/deb && lintian --allow-root --fail-on error \
+	  --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog *.changes
+	@ls build/deb/*.deb
+
+# As root: installs the packages of `make deb` into a copy of this system that nobody keeps, and
+# runs debian/tests there.
+deb-test:
+	@tests/deb_in_overlay.sh build/deb
 
 clean:
 	@rm -rf build

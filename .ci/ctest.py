@@ -111,6 +111,8 @@ def conditions(build):
     return {"EBB_DATA": has_data, "userfaultfd": has_userfaultfd, "cgroup": has_cgroup,
             "gpu": has_gpu, "lab": lambda: has_lab(build), "trainer": lambda: has_trainer(build),
             "chromium": has_chromium,
+            **{tool: lambda tool=tool: shutil.which(tool) is not None
+               for tool in ("shellcheck", "zsh", "fish")},
             "dataset-fashion-mnist": lambda: os.path.isdir("/usr/share/datasets/fashion-mnist"),
             "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),

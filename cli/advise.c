@@ -1,8 +1,10 @@
 /* `ebb advise`: which budgets a program needs, and what to type next. */
+#include "choices.h"
 #include "command.h"
 #include "inputs.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "report/data.h"
 #include "report/export.h"
 
@@ -27,6 +29,7 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "M",
      AT(inputs.machine),
+     .words = ebb__machine_word,
      .help = "the first one: host (measured now), a name, or a JSON file (default: host)"},
     {.name = "store",
      .kind = EBB_OPTION_TEXT,
@@ -42,7 +45,14 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_FLAG,
      AT(json),
      .help = "one object, schema ebb.advise/1; bytes and nanoseconds as integers"},
+    {0},
 };
+
+const struct ebb_usage ebb__usage_advise = {.command = "advise",
+                                            .text = text,
+                                            .options = known,
+                                            .tail = tail,
+                                            .operands = EBB_OPERANDS_FILES};
 
 static void print_json(const struct ebb_report_run *run, FILE *out)
 {
@@ -58,13 +68,8 @@ static void print_json(const struct ebb_report_run *run, FILE *out)
 
 int ebb__cmd_advise(int argc, char **argv)
 {
-    static const struct ebb_usage usage = {.command = "advise",
-                                           .text = text,
-                                           .options = known,
-                                           .count = sizeof known / sizeof known[0],
-                                           .tail = tail};
     struct options options = {.inputs = {.machine = "host", .store = "."}};
-    int code = ebb__options_parse(&usage, argc, argv, &options);
+    int code = ebb__options_parse(&ebb__usage_advise, argc, argv, &options);
     if (code >= 0)
         return code;
     if (optind + 1 != argc)
@@ -73,11 +78,13 @@ int ebb__cmd_advise(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_output output;
     struct ebb_inputs *inputs = calloc(1, sizeof *inputs);
+    ebb__progress_begin("advise");
     enum ebb_status status = inputs ? ebb__output_open(NULL, &output, &error)
                                     : ebb__fail(&error, EBB_ERR_MEMORY, "advise", "out of memory");
     if (!status)
         status =
             ebb__inputs_read(&options.inputs, argv + optind, 1, EBB_REPORT_NEEDS, inputs, &error);
+    ebb__progress_end();
     if (!status && !inputs->items[0].run.need_count) {
         status = ebb__fail(&error, EBB_ERR_UNSUPPORTED, argv[optind],
                            "no forecast can be made: it has no accesses, or too many events");

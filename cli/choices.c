@@ -2,6 +2,7 @@
 
 #include "command.h"
 #include "lab.h"
+#include "machine/machine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,4 +62,9 @@ const struct ebb_pool *ebb__pool_find(const char *name)
         if (strcmp(pool->name, name) == 0)
             return pool;
     return NULL;
+}
+
+const char *ebb__machine_word(size_t index)
+{
+    return index ? ebb__machine_name(index - 1) : "host";
 }

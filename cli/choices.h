@@ -19,4 +19,7 @@ const struct ebb_pool *ebb__pool_at(size_t index);
 const char *ebb__pool_name(size_t index);
 const struct ebb_pool *ebb__pool_find(const char *name);
 
+/* What `--machine` can name, but for files: `host`, then the named machines. */
+const char *ebb__machine_word(size_t index);
+
 #endif

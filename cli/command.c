@@ -1,11 +1,14 @@
 /* Error messages of all commands. */
 #include "command.h"
 
+#include "progress.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
 int ebb__command_fail(const char *command, const struct ebb_error *error)
 {
+    ebb__progress_end();
     fprintf(stderr, "ebb: %s: %s%s%s\n", command, error->what, error->what[0] ? ": " : "",
             error->why[0] ? error->why : ebb_status_text(error->status));
     if (error->remedy[0])

@@ -4,6 +4,8 @@
 
 #include "base/status.h"
 
+#include <stddef.h>
+
 /* Each is called with its own name as argv[0] and returns the exit code of `ebb`. */
 int ebb__cmd_run(int argc, char **argv);
 int ebb__cmd_record(int argc, char **argv);
@@ -16,6 +18,29 @@ int ebb__cmd_compare(int argc, char **argv);
 int ebb__cmd_simulate(int argc, char **argv);
 int ebb__cmd_report(int argc, char **argv);
 int ebb__cmd_advise(int argc, char **argv);
+int ebb__cmd_top(int argc, char **argv);
+
+/* What each takes: options.h. */
+struct ebb_usage;
+extern const struct ebb_usage ebb__usage_run;
+extern const struct ebb_usage ebb__usage_record;
+extern const struct ebb_usage ebb__usage_info;
+extern const struct ebb_usage ebb__usage_plan;
+extern const struct ebb_usage ebb__usage_pack;
+extern const struct ebb_usage ebb__usage_import;
+extern const struct ebb_usage ebb__usage_doctor;
+extern const struct ebb_usage ebb__usage_compare;
+extern const struct ebb_usage ebb__usage_simulate;
+extern const struct ebb_usage ebb__usage_report;
+extern const struct ebb_usage ebb__usage_advise;
+extern const struct ebb_usage ebb__usage_top;
+
+struct ebb_command {
+    const char *name;
+    const char *does;
+    int (*run)(int argc, char **argv);
+    const struct ebb_usage *usage; /* without a name if it is not in this build */
+};
 
 /* Prints `ebb: COMMAND: what: why` and the remedy, if any, to stderr. Returns the exit code for
  * error->status. */

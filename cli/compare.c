@@ -6,6 +6,7 @@
 #include "compare_tiers.h"
 #include "interrupt.h"
 #include "output.h"
+#include "progress.h"
 
 static enum ebb_status write_csv(const struct ebb_comparison *comparison, struct ebb_error *error)
 {
@@ -74,9 +75,11 @@ int ebb__cmd_compare(int argc, char **argv)
         exit_code = ebb__budget_at(&list);
     } else if (exit_code < 0) {
         ebb__interrupt_expect();
+        ebb__progress_begin("compare");
         enum ebb_status status = ebb__compare_load(&comparison, &error);
         if (!status)
             status = ebb__compare_plan(&comparison, &error);
+        ebb__progress_end();
         if (!status)
             status = show(&comparison, &error);
         if (comparison.interrupted)

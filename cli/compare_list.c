@@ -11,17 +11,23 @@
 #define MOST_SLOWDOWNS 16 /* a limit: the table has a column for each */
 #define MOST_SEEDS 1000   /* a limit: more would take days */
 
-static const char help[] =
-    "usage: ebb compare FILE... [options]\n\n"
-    "Plans each trace for each machine, budget and policy, checks and simulates each plan, and\n"
-    "shows them side by side, with what no plan can do better (bound) and the distance from it\n"
-    "(gap). Then come geometric means over several traces, and the plans that no other beats in\n"
-    "both memory and time. Below is the memory that other allocators would have held for each\n"
-    "trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and what the pools need for its\n"
-    "iteration. Policies that need layer marks are left out of a trace without them, unless\n"
-    "--policies names them. Ctrl-C ends it and shows what is done.\n";
-static const char tail[] =
-    "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap --plot p.svg\n";
+const struct ebb_usage ebb__usage_compare = {
+    .command = "compare",
+    .text =
+        "usage: ebb compare FILE... [options]\n\n"
+        "Plans each trace for each machine, budget and policy, checks and simulates each plan, and\n"
+        "shows them side by side, with what no plan can do better (bound) and the distance from it\n"
+        "(gap). Then come geometric means over several traces, and the plans that no other beats in\n"
+        "both memory and time. Below is the memory that other allocators would have held for each\n"
+        "trace (cnmem, torch, bfc, which is TensorFlow's, glibc), and what the pools need for its\n"
+        "iteration. Policies that need layer marks are left out of a trace without them, unless\n"
+        "--policies names them. Ctrl-C ends it and shows what is done.\n",
+    .options = ebb__offline_options,
+    .commands = EBB_OFFLINE_COMPARE,
+    .tail =
+        "example: ebb compare run.ebbt --budgets 60%,zero-stall --policies ebb,autoswap --plot p.svg\n",
+    .operands = EBB_OPERANDS_FILES,
+};
 
 bool ebb__words_split(const char *text, ebb_words *words)
 {
@@ -180,8 +186,7 @@ int ebb__compare_list_parse(int argc, char **argv, struct ebb_compare_list *list
                                                 .store = ".",
                                                 .seeds = 1,
                                                 .smallest_block_bytes = EBB_OFFLINE_TUNED}};
-    int code =
-        ebb__offline_parse(EBB_OFFLINE_COMPARE, "compare", help, tail, argc, argv, &list->given);
+    int code = ebb__offline_parse(&ebb__usage_compare, argc, argv, &list->given);
     if (code >= 0)
         return code;
     if (optind == argc)

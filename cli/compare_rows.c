@@ -5,6 +5,7 @@
 #include "lab/bound/bound.h"
 #include "plan/file.h"
 #include "planning.h"
+#include "progress.h"
 
 #include "base/tuning.h"
 
@@ -154,9 +155,19 @@ static enum ebb_status plan_row(struct pair *pair, const struct budget *budget,
     bool zero_stall = budget->bytes == 0;
     struct ebb_compare_row row = row_of(pair, budget, terms.policy->name);
     struct ebb_planned planned;
+    ebb__progress_say("plan %zu: %s, budget %s, %s (Ctrl-C: those that are done)",
+                      pair->comparison->rows.count + 1,
+                      pair->comparison->traces.items[pair->trace].name, budget->label,
+                      terms.policy->name);
+    terms.stop = ebb__interrupt_flag();
     enum ebb_status status = ebb__planning_make(&terms, zero_stall, &planned, pair->error);
     if (status)
         return status;
+    if (ebb__interrupt_seen()) { /* a plan that was stopped is not comparable */
+        pair->comparison->interrupted = true;
+        ebb__planned_fini(&planned);
+        return EBB_OK;
+    }
     row.ground = terms.policy->ground;
     row.seed = terms.seed;
     row.plan = planned.plan;

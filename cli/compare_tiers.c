@@ -79,6 +79,7 @@ static const struct ebb_option options[] = {
      .kind = EBB_OPTION_FLAG,
      AT(json),
      .help = "one JSON object on stdout; bytes and nanoseconds as integers"},
+    {0},
 };
 
 /* The share of the peak that `1:4` or `20%` means; 0 if it means none. */
@@ -292,11 +293,8 @@ static void comparison_fini(struct ebb_tiers_comparison *comparison)
 
 int ebb__compare_tiers(int argc, char **argv)
 {
-    static const struct ebb_usage usage = {.command = "compare",
-                                           .text = help,
-                                           .options = options,
-                                           .count = sizeof options / sizeof options[0],
-                                           .tail = tail};
+    static const struct ebb_usage usage = {
+        .command = "compare", .text = help, .options = options, .tail = tail};
     struct ebb_tiers_asked asked = {.machines = "optane", .policies = DEFAULT_POLICIES};
     struct ebb_tiers_comparison comparison = {.asked = &asked};
     struct ebb_error error = {0};

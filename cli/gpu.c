@@ -140,13 +140,10 @@ void ebb__gpu_look(struct ebb_gpu *gpu)
     }
 }
 
-bool ebb__gpu_choice(const char *text, enum ebb_device_choice *choice)
+const char *ebb__gpu_choice_name(size_t index)
 {
     static const char *const words[] = {"auto", "cpu", "cuda"}; /* enum ebb_device_choice */
-    int word = ebb__option_word(text, words, 3);
-    if (word >= 0)
-        *choice = (enum ebb_device_choice)word;
-    return word >= 0;
+    return index < sizeof words / sizeof words[0] ? words[index] : NULL;
 }
 
 bool ebb__gpu_decide(const char *command, enum ebb_device_choice choice, bool quiet,

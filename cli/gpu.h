@@ -27,8 +27,8 @@ struct ebb_gpu {
  * driver's start, 20 s at most. Never fails: gpu->why tells. */
 void ebb__gpu_look(struct ebb_gpu *gpu);
 
-/* Reads `auto`, `cpu` or `cuda`. */
-bool ebb__gpu_choice(const char *text, enum ebb_device_choice *choice);
+/* The word for the choice with this number: `auto`, `cpu`, `cuda`; NULL after the last. */
+const char *ebb__gpu_choice_name(size_t index);
 
 /* What to preload: *is_cuda. Fills *gpu unless the choice is the CPU. Prints one line if the choice
  * cannot be had, and returns false. Under `auto`, a GPU that is there but not usable is told of

@@ -2,15 +2,16 @@
 #include "lab/import/import.h"
 #include "command.h"
 #include "options.h"
+#include "progress.h"
 
 #include <stdio.h>
 
-static void print_kinds(void)
+static void print_kinds(FILE *out)
 {
     size_t count;
     const struct ebb_importer *importers = ebb__importers(&count);
     for (size_t i = 0; i < count; i++)
-        printf("  %-14s %s\n", importers[i].name, importers[i].does);
+        fprintf(out, "  %-14s %s\n", importers[i].name, importers[i].does);
 }
 
 static enum ebb_status write_trace(const char *path, const struct ebb_trace *trace,
@@ -37,32 +38,35 @@ static void print_notes(const struct ebb_import_request *request)
         fprintf(stderr, "ebb: import: %s: %s\n", request->name, request->notes[i]);
 }
 
+static const struct ebb_option known[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = EBB_OPTION_TEXT,
+     .argument = "FILE",
+     .offset = offsetof(struct options, out),
+     .help = "where to write; an existing file is replaced"},
+    {.name = "device",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "NAME",
+     .offset = offsetof(struct options, device),
+     .help = "whose memory, if IN has several devices: cpu, cuda:0"},
+    {0}};
+
+const struct ebb_usage ebb__usage_import = {
+    .command = "import",
+    .text = "usage: ebb import KIND IN -o FILE [--device NAME]\n\n"
+            "Writes the trace IN of another tool as the Ebb trace FILE. KIND is one of\n",
+    .more = print_kinds,
+    .options = known,
+    .operands = EBB_OPERANDS_FILES,
+    .tail = "IN may be compressed (gzip). Commands that read a trace read these kinds, too, "
+            "by their content.\n\n"
+            "example: ebb import singa vgg.csv -o vgg.ebbt && ebb info vgg.ebbt\n"};
+
 int ebb__cmd_import(int argc, char **argv)
 {
-    static const struct ebb_option known[] = {
-        {.name = "output",
-         .letter = 'o',
-         .kind = EBB_OPTION_TEXT,
-         .argument = "FILE",
-         .offset = offsetof(struct options, out),
-         .help = "where to write; an existing file is replaced"},
-        {.name = "device",
-         .kind = EBB_OPTION_TEXT,
-         .argument = "NAME",
-         .offset = offsetof(struct options, device),
-         .help = "whose memory, if IN has several devices: cpu, cuda:0"}};
-    static const struct ebb_usage usage = {
-        .command = "import",
-        .text = "usage: ebb import KIND IN -o FILE [--device NAME]\n\n"
-                "Writes the trace IN of another tool as the Ebb trace FILE. KIND is one of\n",
-        .more = print_kinds,
-        .options = known,
-        .count = sizeof known / sizeof known[0],
-        .tail = "IN may be compressed (gzip). Commands that read a trace read these kinds, too, "
-                "by their content.\n\n"
-                "example: ebb import singa vgg.csv -o vgg.ebbt && ebb info vgg.ebbt\n"};
     struct options options = {0};
-    int code = ebb__options_parse(&usage, argc, argv, &options);
+    int code = ebb__options_parse(&ebb__usage_import, argc, argv, &options);
     if (code >= 0)
         return code;
     if (argc - optind != 2)
@@ -76,9 +80,14 @@ int ebb__cmd_import(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_trace trace;
     struct ebb_import_request request = {.name = argv[optind + 1], .device = options.device};
+    ebb__progress_begin("import");
+    ebb__progress_say("reading %s", request.name);
     enum ebb_status status = ebb__import(importer, &request, &trace, &error);
     if (!status)
+        ebb__progress_say("writing %s", options.out);
+    if (!status)
         status = write_trace(options.out, &trace, &error);
+    ebb__progress_end();
     if (!status)
         print_notes(&request);
     ebb__trace_fini(&trace);

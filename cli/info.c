@@ -108,30 +108,33 @@ struct options {
     bool json;
 };
 
+static const struct ebb_option known[] = {
+    {.name = "json",
+     .kind = EBB_OPTION_FLAG,
+     .offset = offsetof(struct options, json),
+     .help = "one object, schema ebb.info/1; bytes and nanoseconds as integers"},
+    {0}};
+
+const struct ebb_usage ebb__usage_info = {
+    .command = "info",
+    .text = "usage: ebb info [--json] FILE\n\n"
+            "Says what the trace FILE holds (Ebb's own, or any kind of 'ebb import'): "
+            "iterations, blocks,\n"
+            "load, and three properties that tell how well its memory can be scheduled, each "
+            "from 0\n"
+            "to 1:\n"
+            "  iterative        share of the events that repeat those of one iteration\n"
+            "  regularity       share of the blocks that are the same in all iterations\n"
+            "  extremalization  share of the idle byte-seconds in the longest tenth of the "
+            "gaps\n",
+    .options = known,
+    .operands = EBB_OPERANDS_FILES,
+    .tail = "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n"};
+
 int ebb__cmd_info(int argc, char **argv)
 {
-    static const struct ebb_option known[] = {
-        {.name = "json",
-         .kind = EBB_OPTION_FLAG,
-         .offset = offsetof(struct options, json),
-         .help = "one object, schema ebb.info/1; bytes and nanoseconds as integers"}};
-    static const struct ebb_usage help = {
-        .command = "info",
-        .text = "usage: ebb info [--json] FILE\n\n"
-                "Says what the trace FILE holds (Ebb's own, or any kind of 'ebb import'): "
-                "iterations, blocks,\n"
-                "load, and three properties that tell how well its memory can be scheduled, each "
-                "from 0\n"
-                "to 1:\n"
-                "  iterative        share of the events that repeat those of one iteration\n"
-                "  regularity       share of the blocks that are the same in all iterations\n"
-                "  extremalization  share of the idle byte-seconds in the longest tenth of the "
-                "gaps\n",
-        .options = known,
-        .count = 1,
-        .tail = "example: ebb record -o run.ebbt -- python3 train.py && ebb info run.ebbt\n"};
     struct options options = {0};
-    int usage = ebb__options_parse(&help, argc, argv, &options);
+    int usage = ebb__options_parse(&ebb__usage_info, argc, argv, &options);
     if (usage >= 0)
         return usage;
     if (optind + 1 != argc)

@@ -4,6 +4,7 @@
 #include "choices.h"
 #include "lab.h"
 #include "planning.h"
+#include "progress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -176,8 +177,10 @@ enum ebb_status ebb__inputs_read(const struct ebb_inputs_options *options, char 
     if (!status && has_trace)
         status = find_machines(options, inputs, error);
     find_policies(inputs);
-    for (uint32_t i = 0; i < inputs->count && !status; i++)
+    for (uint32_t i = 0; i < inputs->count && !status; i++) {
+        ebb__progress_say("planning run %u of %u", i + 1, inputs->count);
         status = gather(options, depth, inputs, &inputs->items[i], error);
+    }
     return status;
 }
 

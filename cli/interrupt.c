@@ -2,13 +2,14 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 
-static volatile sig_atomic_t seen; /* a signal handler has no other way to say something */
+static atomic_bool seen; /* a signal handler has no other way to say something; lock-free */
 
 static void note(int number)
 {
     (void)number;
-    seen = 1;
+    atomic_store(&seen, true);
 }
 
 void ebb__interrupt_expect(void)
@@ -22,13 +23,19 @@ void ebb__interrupt_expect(void)
 
 bool ebb__interrupt_seen(void)
 {
-    return seen;
+    return atomic_load(&seen);
+}
+
+const atomic_bool *ebb__interrupt_flag(void)
+{
+    return &seen;
 }
 
 void ebb__interrupt_die(void)
 {
-    if (!seen)
+    if (!atomic_load(&seen))
         return;
+    fflush(NULL);
     signal(SIGINT, SIG_DFL);
     raise(SIGINT);
 }

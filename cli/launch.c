@@ -71,6 +71,24 @@ bool ebb__launch_find_shim(enum ebb_shim_kind kind, char *path, size_t bytes)
     return access(path, R_OK) == 0;
 }
 
+bool ebb__launch_shim_fits(const char *path)
+{
+    return !strpbrk(path, " \t\n:");
+}
+
+/* Returns false, with a message, if the library to preload has a path that cannot be preloaded. */
+static bool check_place(const struct ebb_launch *launch)
+{
+    char shim[PATH_MAX];
+    if (!ebb__launch_find_shim(launch->shim, shim, sizeof shim) || ebb__launch_shim_fits(shim))
+        return true; /* a missing one is told when the program starts */
+    fprintf(stderr,
+            "ebb: %s: %s: its path has a blank or a colon, which LD_PRELOAD cannot hold\n"
+            "ebb: install Ebb in another folder\n",
+            launch->command_name, shim);
+    return false;
+}
+
 /* Puts the shim first in LD_PRELOAD and sets the settings. Removes nothing. */
 static bool set_environment(const struct ebb_launch *launch, const struct ebb_parent *parent)
 {
@@ -285,6 +303,10 @@ struct ebb_launch_result ebb__launch(const struct ebb_launch *launch, struct ebb
 {
     struct ebb_launch_result result = {.exit_code = -1};
     struct inheritance before;
+    if (!check_place(launch)) {
+        result.exit_code = EBB_EXIT_OWN_FAILURE;
+        return result;
+    }
     int signals = watch_signals(&before);
     /* A fixed threshold, so that freed windows of events return to the system, whatever their
      * size. */

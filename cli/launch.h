@@ -48,6 +48,9 @@ void ebb__launch_command_text(char *const *argv, char *out, size_t bytes);
  * exist. */
 bool ebb__launch_find_shim(enum ebb_shim_kind kind, char *path, size_t bytes);
 
+/* False if LD_PRELOAD cannot hold the path: it separates paths by blanks and colons. */
+bool ebb__launch_shim_fits(const char *path);
+
 /* Prints one line on stderr, with the prefix `ebb: `. `context` is unused. */
 void ebb__launch_warn(void *context, const char *message);
 

@@ -1,6 +1,7 @@
 #include "load.h"
 
 #include "lab.h"
+#include "progress.h"
 
 #include <string.h>
 
@@ -25,6 +26,7 @@ enum ebb_status ebb__load(const char *path, enum ebb_load_needs needs, struct eb
                           struct ebb_error *error)
 {
     memset(loaded, 0, sizeof *loaded);
+    ebb__progress_say("reading %s", path);
     enum ebb_status status = ebb__lab_trace_open(path, &loaded->trace, error);
     if (status) {
         if (error && !error->remedy[0])
@@ -32,6 +34,7 @@ enum ebb_status ebb__load(const char *path, enum ebb_load_needs needs, struct eb
         return status;
     }
     struct ebb_event_span span = {loaded->trace.events, loaded->trace.count};
+    ebb__progress_say("finding the iterations of %s", path);
     status = ebb__analyse(span, &loaded->analysis, error);
     if (status && error && !error->remedy[0])
         ebb__error_set_remedy(error, status == EBB_ERR_MEMORY

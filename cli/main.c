@@ -1,5 +1,6 @@
 /* `ebb`: finds the command and calls it. */
 #include "command.h"
+#include "describe.h"
 #include "lab.h"
 
 #include <fcntl.h>
@@ -8,24 +9,26 @@
 #include <string.h>
 #include <zstd.h>
 
-struct command {
-    const char *name;
-    const char *does;
-    int (*run)(int argc, char **argv);
-};
-
-static const struct command commands[] = {
-    {"run", "run a program within a memory budget", ebb__cmd_run},
-    {"record", "run a program and record its memory behaviour", ebb__cmd_record},
-    {"info", "say what a trace holds: iterations, blocks, load", ebb__cmd_info},
-    {"advise", "say which budgets a program needs, from a trace", ebb__cmd_advise},
-    {"report", "show a trace or a run as one HTML page, or as text", ebb__cmd_report},
-    {"plan", "plan, check and simulate a budget for a trace", ebb__cmd_plan},
-    {"simulate", "replay a trace under a plan and a machine", ebb__cmd_simulate},
-    {"compare", "compare policies and budgets, and allocators, on traces", ebb__cmd_compare},
-    {"pack", "give blocks addresses: a CSV file of lifetimes, or a trace", ebb__cmd_pack},
-    {"doctor", "say what this machine supports", ebb__cmd_doctor},
-    {"import", "turn a trace of another tool into an Ebb trace", ebb__cmd_import},
+static const struct ebb_command commands[] = {
+    {"run", "run a program within a memory budget", ebb__cmd_run, &ebb__usage_run},
+    {"record", "run a program and record its memory behaviour", ebb__cmd_record,
+     &ebb__usage_record},
+    {"info", "say what a trace holds: iterations, blocks, load", ebb__cmd_info, &ebb__usage_info},
+    {"advise", "say which budgets a program needs, from a trace", ebb__cmd_advise,
+     &ebb__usage_advise},
+    {"report", "show a trace or a run as one HTML page, or as text", ebb__cmd_report,
+     &ebb__usage_report},
+    {"plan", "plan, check and simulate a budget for a trace", ebb__cmd_plan, &ebb__usage_plan},
+    {"simulate", "replay a trace under a plan and a machine", ebb__cmd_simulate,
+     &ebb__usage_simulate},
+    {"compare", "compare policies and budgets, and allocators, on traces", ebb__cmd_compare,
+     &ebb__usage_compare},
+    {"pack", "give blocks addresses: a CSV file of lifetimes, or a trace", ebb__cmd_pack,
+     &ebb__usage_pack},
+    {"top", "show the programs that run under Ebb, live", ebb__cmd_top, &ebb__usage_top},
+    {"doctor", "say what this machine supports", ebb__cmd_doctor, &ebb__usage_doctor},
+    {"import", "turn a trace of another tool into an Ebb trace", ebb__cmd_import,
+     &ebb__usage_import},
 };
 
 static const size_t command_count = sizeof commands / sizeof commands[0];
@@ -39,7 +42,8 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < command_count; i++)
         fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].does);
     fputs("\n  ebb COMMAND --help    options of one command\n"
-          "  ebb --version [-v]    version, with -v the libraries it was built with\n\n"
+          "  ebb --version [-v]    version, with -v the libraries it was built with\n"
+          "  ebb --describe        all commands and options, as JSON (ebb.describe/1)\n\n"
           "example: ebb run --budget 8G -- python3 train.py\n",
           out);
 }
@@ -71,6 +75,8 @@ int main(int argc, char **argv)
                    ebb__lab_is_here() ? "yes" : "no");
         return 0;
     }
+    if (strcmp(argv[1], "--describe") == 0)
+        return ebb__describe(commands, command_count);
     for (size_t i = 0; i < command_count; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "command.h"
 #include "lab.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,8 @@ enum ebb_status ebb__lab_bounds(const struct ebb_plan_request *request, const st
     *bounds = (struct ebb_bounds){0};
     return EBB_OK;
 }
+
+const struct ebb_usage ebb__usage_compare, ebb__usage_pack, ebb__usage_import;
 
 static int refuse(const char *command)
 {

@@ -15,7 +15,7 @@
 
 #define AT(member) .offset = offsetof(struct ebb_offline, member)
 
-static const struct ebb_option options[] = {
+const struct ebb_option ebb__offline_options[] = {
     {.name = "budget",
      .kind = EBB_OPTION_TEXT,
      .argument = "B",
@@ -67,6 +67,7 @@ static const struct ebb_option options[] = {
      .argument = "M,...",
      AT(machine),
      .commands = COMPARE,
+     .words = ebb__machine_word,
      .help = "host (measured now, the default), autoswap-paper, pcie3, pcie4, pcie5,\n"
              "h200, nvlink, optane, cxl, nvme, hdd, or JSON files"},
     {.name = "machine",
@@ -74,6 +75,7 @@ static const struct ebb_option options[] = {
      .argument = "M",
      AT(machine),
      .commands = PLAN | SIMULATE,
+     .words = ebb__machine_word,
      .help = "host (measured now), autoswap-paper, pcie3, pcie4, pcie5, h200, nvlink,\n"
              "optane, cxl, nvme, hdd, or a JSON file\n"
              "(default: host, or that of a given plan)"},
@@ -176,18 +178,13 @@ static const struct ebb_option options[] = {
      .kind = EBB_OPTION_FLAG,
      AT(json),
      .help = "one JSON object on stdout; bytes and nanoseconds as integers"},
+    {0},
 };
 
-int ebb__offline_parse(enum ebb_offline_command command, const char *name, const char *text,
-                       const char *tail, int argc, char **argv, struct ebb_offline *values)
+int ebb__offline_parse(const struct ebb_usage *usage, int argc, char **argv,
+                       struct ebb_offline *values)
 {
-    const struct ebb_usage usage = {.command = name,
-                                    .text = text,
-                                    .options = options,
-                                    .count = sizeof options / sizeof options[0],
-                                    .commands = command,
-                                    .tail = tail};
-    int code = ebb__options_parse(&usage, argc, argv, values);
+    int code = ebb__options_parse(usage, argc, argv, values);
     if (values->smallest_block_bytes == EBB_OFFLINE_TUNED)
         values->smallest_block_bytes = ebb__tuning()->plan_smallest_block_bytes;
     return code;

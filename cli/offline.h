@@ -38,9 +38,11 @@ struct ebb_offline {
     bool zero_stall, json, force;
 };
 
-/* Reads the options of `command` into *options, which holds the defaults. Help prints `text` above
- * the options and `tail` below; tail may be NULL. Returns as ebb__options_parse(). */
-int ebb__offline_parse(enum ebb_offline_command command, const char *name, const char *text,
-                       const char *tail, int argc, char **argv, struct ebb_offline *options);
+/* The table, for struct ebb_usage. */
+extern const struct ebb_option ebb__offline_options[];
+
+/* Reads the options into *options, which holds the defaults. Returns as ebb__options_parse(). */
+int ebb__offline_parse(const struct ebb_usage *usage, int argc, char **argv,
+                       struct ebb_offline *options);
 
 #endif

@@ -5,6 +5,7 @@
 #include "check/packing.h"
 #include "choices.h"
 #include "command.h"
+#include "interrupt.h"
 #include "lab/check/residency.h"
 #include "lab/pool/csv.h"
 #include "lab/pool/model.h"
@@ -13,6 +14,7 @@
 #include "options.h"
 #include "output.h"
 #include "plan/file.h"
+#include "progress.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -39,21 +41,25 @@ struct input {
     struct ebb_pool_blocks blocks;
 };
 
-static const char help[] =
-    "usage: ebb pack FILE [options]\n\n"
-    "Gives each block an address so that no two that live together overlap, and the whole is\n"
-    "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
-    "trace: then the blocks of one iteration, which repeats.\n";
-static const char tail[] =
-    "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n";
+const struct ebb_usage ebb__usage_pack = {
+    .command = "pack",
+    .text =
+        "usage: ebb pack FILE [options]\n\n"
+        "Gives each block an address so that no two that live together overlap, and the whole is\n"
+        "low. FILE is a CSV file with the columns id,lower,upper,size (lifetimes half open), or a\n"
+        "trace: then the blocks of one iteration, which repeats.\n",
+    .options = ebb__offline_options,
+    .commands = EBB_OFFLINE_PACK,
+    .tail = "exit: 0 packed; 3 proved impossible within the capacity; 4 out of time\n",
+    .operands = EBB_OPERANDS_FILES,
+};
 
 /* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
     *options = (struct options){
         .given = {.pool = ebb__pool_name(0), .capacity_bytes = EBB_POOL_NO_CAPACITY}};
-    int code =
-        ebb__offline_parse(EBB_OFFLINE_PACK, "pack", help, tail, argc, argv, &options->given);
+    int code = ebb__offline_parse(&ebb__usage_pack, argc, argv, &options->given);
     if (code >= 0)
         return code;
     if (options->given.capacity_bytes == 0)
@@ -126,7 +132,8 @@ static enum ebb_status input_load(const struct options *options, struct input *i
 {
     *input = (struct input){.problem = {.period = options->given.period,
                                         .capacity_bytes = options->given.capacity_bytes,
-                                        .time_limit_ns = options->given.time_limit_ns}};
+                                        .time_limit_ns = options->given.time_limit_ns,
+                                        .stop = ebb__interrupt_flag()}};
     enum ebb_status status = ebb__file_read(options->file, "a packing problem", HEAD_BYTES, accepts,
                                             &input->content, error);
     if (status == EBB_ERR_FORMAT)
@@ -255,6 +262,8 @@ static void print_text(const struct input *input, const struct ebb_pool_solution
                (double)solution->height_bytes / (double)input->plan.plan.peak_bytes);
     if (!solution->optimal)
         printf("bound     %" PRIu64 " bytes: no packing is lower\n", solution->lower_bound_bytes);
+    if (ebb__interrupt_seen())
+        printf("interrupted the best packing so far; a longer search may find a lower one\n");
     if (solution->capacity == EBB_POOL_CAPACITY_IMPOSSIBLE)
         printf("capacity  no packing is within it: proved\n");
     else if (solution->capacity == EBB_POOL_CAPACITY_OPEN)
@@ -277,9 +286,12 @@ static enum ebb_status pack(const struct options *options, const struct input *i
                             int *exit_code, struct ebb_error *error)
 {
     struct ebb_pool_solution solution;
+    ebb__progress_say("packing with %s (Ctrl-C: the best so far)", options->pool->name);
+    ebb__interrupt_expect();
     enum ebb_status status = ebb__pool_solve_by(options->pool, &input->problem, &solution, error);
     if (!status)
         status = ebb__check_packing(&input->problem, &solution, error);
+    ebb__progress_end();
     if (!status && options->given.out_path)
         status = csv_write(options->given.out_path, input, &solution, error);
     if (!status) {
@@ -303,11 +315,16 @@ int ebb__cmd_pack(int argc, char **argv)
         return exit_code;
     struct ebb_error error = {0};
     struct input input;
+    ebb__progress_begin("pack");
+    ebb__progress_say("reading %s", options.file);
     enum ebb_status status = input_load(&options, &input, &error);
     if (!status)
         status = capacity_check(&options, &input, &error);
     if (!status)
         status = pack(&options, &input, &exit_code, &error);
     input_fini(&input);
-    return status ? ebb__command_fail("pack", &error) : exit_code;
+    if (status)
+        return ebb__command_fail("pack", &error);
+    ebb__interrupt_die();
+    return exit_code;
 }

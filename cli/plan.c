@@ -3,11 +3,13 @@
 #include "base/size.h"
 #include "choices.h"
 #include "command.h"
+#include "interrupt.h"
 #include "lab.h"
 #include "load.h"
 #include "offline.h"
 #include "options.h"
 #include "planning.h"
+#include "progress.h"
 #include "tune.h"
 
 #include <jansson.h>
@@ -15,11 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
-    "       ebb plan FILE --zero-stall [options]\n\n"
-    "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
-    "checks the plan, and predicts what it costs.\n";
+const struct ebb_usage ebb__usage_plan = {
+    .command = "plan",
+    .text = "usage: ebb plan FILE --budget SIZE|PERCENT [options]\n"
+            "       ebb plan FILE --zero-stall [options]\n\n"
+            "Plans one iteration of a recorded program within a memory budget as 'ebb run' does,\n"
+            "checks the plan, and predicts what it costs.\n",
+    .options = ebb__offline_options,
+    .commands = EBB_OFFLINE_PLAN,
+    .operands = EBB_OPERANDS_FILES,
+};
 
 /* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
@@ -28,7 +35,7 @@ static int options_parse(int argc, char **argv, struct ebb_offline *options)
                                     .machine = "host",
                                     .store = ".",
                                     .smallest_block_bytes = EBB_OFFLINE_TUNED};
-    int code = ebb__offline_parse(EBB_OFFLINE_PLAN, "plan", help, NULL, argc, argv, options);
+    int code = ebb__offline_parse(&ebb__usage_plan, argc, argv, options);
     if (code >= 0)
         return code;
     if (optind + 1 != argc)
@@ -195,7 +202,9 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
     printf("moved       %s out and %s in, an iteration, in %u absences\n",
            ebb_size_format(plan->moved_out_bytes, a, sizeof a),
            ebb_size_format(plan->moved_in_bytes, b, sizeof b), plan->absence_count);
-    if (plan->timed_out)
+    if (ebb__interrupt_seen())
+        printf("interrupted the best plan so far; a longer search may find a better one\n");
+    else if (plan->timed_out)
         printf(
             "time        the search ended by the time, not by its effort: another machine may plan "
             "otherwise\n");
@@ -215,6 +224,7 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
     if (options->time_limit_ns || options->zero_stall)
         terms.effort_steps = 0;
     terms.time_limit_ns = options->time_limit_ns;
+    terms.stop = ebb__interrupt_flag();
     struct ebb_planned planned;
     struct ebb_bounds bounds;
     uint64_t unmanaged_bytes;
@@ -225,13 +235,21 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
     if (!status && !options->zero_stall)
         status = ebb__planning_budget(options->budget, unmanaged_bytes, &terms.budget_bytes, error);
     if (!status)
+        ebb__interrupt_expect();
+    if (!status)
+        ebb__progress_say("planning with %s (Ctrl-C: the best so far)", policy->name);
+    if (!status)
         status = ebb__planning_make(&terms, options->zero_stall, &planned, error);
     if (status)
         return status;
     const struct ebb_plan *plan = &planned.plan;
     struct ebb_plan_request request = ebb__plan_request(&terms);
     request.budget_bytes = plan->budget_bytes;
-    status = ebb__lab_bounds(&request, plan, options->zero_stall, &bounds, error);
+    bounds = (struct ebb_bounds){.known = false};
+    ebb__progress_say("computing what no plan can do better");
+    if (!ebb__interrupt_seen())
+        status = ebb__lab_bounds(&request, plan, options->zero_stall, &bounds, error);
+    ebb__progress_end();
     if (!status && options->out_path)
         status = plan_write(options->out_path, &planned, &bounds, error);
     if (!status) {
@@ -259,6 +277,7 @@ int ebb__cmd_plan(int argc, char **argv)
         return ebb_status_exit_code(EBB_ERR_ARGUMENT);
     struct ebb_error error = {0};
     struct ebb_loaded loaded;
+    ebb__progress_begin("plan");
     enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
     if (!status)
         ebb__planning_scale_time(options.time_billionths, &loaded.analysis.model);
@@ -266,5 +285,8 @@ int ebb__cmd_plan(int argc, char **argv)
         status = plan_model(&options, policy, &loaded.analysis.model, loaded.page_bytes, &exit_code,
                             &error);
     ebb__load_fini(&loaded);
-    return status ? ebb__command_fail("plan", &error) : exit_code;
+    if (status)
+        return ebb__command_fail("plan", &error);
+    ebb__interrupt_die();
+    return exit_code;
 }

@@ -1,4 +1,5 @@
 #include "planning.h"
+#include "progress.h"
 
 #include "base/tuning.h"
 #include "sim/reactive.h"
@@ -9,6 +10,8 @@
 enum ebb_status ebb__planning_machine(const char *spec, const char *store,
                                       struct ebb_machine *machine, struct ebb_error *error)
 {
+    if (strcmp(spec, "host") == 0)
+        ebb__progress_say("measuring the disk of %s", store);
     return strcmp(spec, "host") == 0
                ? ebb__machine_probe(store, ebb__tuning()->probe_bytes, machine, error)
                : ebb__machine_find(spec, machine, error);

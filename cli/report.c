@@ -1,8 +1,10 @@
 /* `ebb report`: what a program's memory does, and what a run cost, as a page or in other forms. */
+#include "choices.h"
 #include "command.h"
 #include "inputs.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "report/data.h"
 #include "report/escape.h"
 #include "report/export.h"
@@ -61,6 +63,7 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "M",
      AT(inputs.machine),
+     .words = ebb__machine_word,
      .help = "host (measured now), a name, or a JSON file (default: host)"},
     {.name = "store",
      .kind = EBB_OPTION_TEXT,
@@ -80,18 +83,20 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TUNE,
      .argument = "N=V",
      .help = "another number than the table has, any number of times; help: lists them"},
+    {0},
 };
+
+const struct ebb_usage ebb__usage_report = {.command = "report",
+                                            .text = text,
+                                            .options = known,
+                                            .tail = tail,
+                                            .operands = EBB_OPERANDS_FILES};
 
 /* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct options *options)
 {
-    static const struct ebb_usage usage = {.command = "report",
-                                           .text = text,
-                                           .options = known,
-                                           .count = sizeof known / sizeof known[0],
-                                           .tail = tail};
     *options = (struct options){.inputs = {.machine = "host", .store = "."}};
-    int code = ebb__options_parse(&usage, argc, argv, options);
+    int code = ebb__options_parse(&ebb__usage_report, argc, argv, options);
     if (code >= 0)
         return code;
     int forms = options->text + options->json + options->csv + options->chrome;
@@ -206,6 +211,7 @@ int ebb__cmd_report(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_output output;
     struct ebb_inputs *inputs = calloc(1, sizeof *inputs);
+    ebb__progress_begin("report");
     enum ebb_report_depth depth = options.text || options.json || options.csv || options.chrome
                                       ? EBB_REPORT_FIGURES
                                       : EBB_REPORT_ALL;
@@ -219,6 +225,7 @@ int ebb__cmd_report(int argc, char **argv)
     if (!status) {
         status =
             ebb__inputs_read(&options.inputs, argv + optind, argc - optind, depth, inputs, &error);
+        ebb__progress_end();
         if (!status)
             status = report(&options, inputs, &output, &fails, &error);
         if (!status)

@@ -6,175 +6,178 @@
 #include "options.h"
 #include "store_dir.h"
 #include "summary.h"
-#include "tune.h"
 
 #include "base/geometry.h"
 #include "base/size.h"
 #include "store/store.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define POLICY_COLUMN 29 /* the column of an option's help */
-
-static const char help_head[] =
-    "usage: ebb run [options] [--] CMD...\n\n"
-    "Runs CMD unchanged within a memory budget: same results, little time lost.\n\n"
-    "  -b, --budget SIZE|PERCENT  4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
-    "                             (default: 90 % of the free memory, or of the GPU's)\n"
-    "      --device D             whose memory: auto (default: the GPU's if there is one), cpu, cuda\n"
-    "      --store DIR            where evicted blocks go (default: a directory on a disk); given\n"
-    "                             several times, they are striped; memory or memory:NODE: a file\n"
-    "                             in memory, on that NUMA node\n"
-    "                             (what was written stays in a disk's free blocks, as swap does: for\n"
-    "                             secret data give a directory on an encrypted disk)\n"
-    "      --store-limit SIZE     most bytes there\n"
-    "      --compress WHEN        do not store zeros: auto (default: if the\n"
-    "                             store is slower than 1 GB/s), on, off\n"
-    "      --policy P             how to plan; the first is the default:\n"
-    "                             ";
-static const char help_tail[] =
-    "\n      --record FILE          write a trace as well\n"
-    "      --summary=WHEN         never, auto (default: if stderr is a terminal), always\n"
-    "      --summary-json FILE    the figures, as one JSON object\n"
-    "      --strict               stop (125) if the budget cannot be enforced\n"
-    "      --verify               check every fetch from the store by a 128-bit hash\n"
-    "      --threshold SIZE       smaller blocks are left alone (default 128 KiB)\n"
-    "      --no-cache             neither read nor write a plan cache\n"
-    "      --no-env               set nothing in CMD's environment for its framework\n"
-    "      --tune NAME=VALUE      another number than the table has, any number of times; help: lists\n"
-    "                             them\n"
-    "  -q, --quiet                no messages of Ebb's own\n\n"
-    "CMD's exit code is passed through; 125: Ebb's own failure, 126: CMD cannot be executed,\n"
-    "127: CMD not found.\n";
-
-enum {
-    OPTION_STORE = 256,
-    OPTION_LIMIT,
-    OPTION_COMPRESS,
-    OPTION_POLICY,
-    OPTION_RECORD,
-    OPTION_SUMMARY,
-    OPTION_JSON,
-    OPTION_STRICT,
-    OPTION_VERIFY,
-    OPTION_THRESHOLD,
-    OPTION_NO_ENV,
-    OPTION_NO_CACHE,
-    OPTION_TUNE,
-    OPTION_DEVICE,
-};
+#define LEAST_THRESHOLD_BYTES 4096 /* a page */
 
 struct run_options {
     struct ebb_parent_options serving;
-    const char *stores[EBB_STORE_MOST_PLACES];
-    size_t store_count;
-    enum ebb_summary_when summary;
-    const char *summary_json;
+    struct ebb_option_texts stores;
+    const char *budget, *policy, *summary_json;
+    int summary;  /* enum ebb_summary_when */
+    int compress; /* enum ebb_compress */
+    int device;   /* enum ebb_device_choice */
     bool strict, quiet, no_env, no_cache;
-    enum ebb_device_choice device;
     struct ebb_gpu gpu;
     bool is_cuda;
 };
 
-static int set_budget(struct ebb_parent_options *serving, const char *value)
+#define AT(member) .offset = offsetof(struct run_options, member)
+
+static const char *compress_word(size_t index)
 {
-    if (ebb_percent_parse(value, &serving->budget_fraction))
-        return 0;
-    serving->budget_fraction = 0;
-    if (ebb_size_parse(value, &serving->budget_bytes) && serving->budget_bytes > 0)
-        return 0;
-    ebb__command_usage("run", "--budget: '%s' is neither a size (4G, 512MiB) nor a percentage",
-                       value);
+    static const char *const words[] = {"auto", "on", "off"}; /* enum ebb_compress */
+    return index < sizeof words / sizeof words[0] ? words[index] : NULL;
+}
+
+static const struct ebb_option known[] = {
+    {.name = "budget",
+     .letter = 'b',
+     .kind = EBB_OPTION_TEXT,
+     .argument = "SIZE|PERCENT",
+     AT(budget),
+     .help = "4G, 512MiB, 4GB (1000-based), or 60% of what CMD would take\n"
+             "(default: 90 % of the free memory, or of the GPU's)"},
+    {.name = "device",
+     .kind = EBB_OPTION_WORD,
+     .argument = "D",
+     AT(device),
+     .words = ebb__gpu_choice_name,
+     .help = "whose memory: auto (default: the GPU's if there is one), cpu, cuda"},
+    {.name = "store",
+     .kind = EBB_OPTION_TEXTS,
+     .argument = "DIR",
+     AT(stores),
+     .help = "where evicted blocks go (default: a directory on a disk); given\n"
+             "several times, they are striped; memory or memory:NODE: a file\n"
+             "in memory, on that NUMA node\n"
+             "(what was written stays in a disk's free blocks, as swap does: for\n"
+             "secret data give a directory on an encrypted disk)"},
+    {.name = "store-limit",
+     .kind = EBB_OPTION_SIZE,
+     .argument = "SIZE",
+     AT(serving.store_limit_bytes),
+     .help = "most bytes there"},
+    {.name = "compress",
+     .kind = EBB_OPTION_WORD,
+     .argument = "WHEN",
+     AT(compress),
+     .words = compress_word,
+     .help = "do not store zeros: auto (default: if the\n"
+             "store is slower than 1 GB/s), on, off"},
+    {.name = "policy",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "P",
+     AT(policy),
+     .help = "how to plan; the first is the default:",
+     .names = ebb__policy_name},
+    {.name = "record",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "FILE",
+     AT(serving.record_path),
+     .help = "write a trace as well"},
+    {.name = "summary",
+     .kind = EBB_OPTION_WORD,
+     .argument = "WHEN",
+     AT(summary),
+     .words = ebb__summary_when_name,
+     .help = "never, auto (default: if stderr is a terminal), always"},
+    {.name = "summary-json",
+     .kind = EBB_OPTION_TEXT,
+     .argument = "FILE",
+     AT(summary_json),
+     .help = "the figures, as one JSON object"},
+    {.name = "strict",
+     .kind = EBB_OPTION_FLAG,
+     AT(strict),
+     .help = "stop (125) if the budget cannot be enforced"},
+    {.name = "verify",
+     .kind = EBB_OPTION_FLAG,
+     AT(serving.verify),
+     .help = "check every fetch from the store by a 128-bit hash"},
+    {.name = "threshold",
+     .kind = EBB_OPTION_SIZE,
+     .argument = "SIZE",
+     AT(serving.threshold_bytes),
+     .help = "smaller blocks are left alone (default 128 KiB)"},
+    {.name = "no-cache",
+     .kind = EBB_OPTION_FLAG,
+     AT(no_cache),
+     .help = "neither read nor write a plan cache"},
+    {.name = "no-env",
+     .kind = EBB_OPTION_FLAG,
+     AT(no_env),
+     .help = "set nothing in CMD's environment for its framework"},
+    {.name = "tune",
+     .kind = EBB_OPTION_TUNE,
+     .argument = "NAME=VALUE",
+     .help = "another number than the table has, any number of times; help: lists\n"
+             "them"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = EBB_OPTION_FLAG,
+     AT(quiet),
+     .help = "no messages of Ebb's own"},
+    {0},
+};
+
+const struct ebb_usage ebb__usage_run = {
+    .command = "run",
+    .text = "usage: ebb run [options] [--] CMD...\n\n"
+            "Runs CMD unchanged within a memory budget: same results, little time lost.\n",
+    .options = known,
+    .tail = "CMD's exit code is passed through; 125: Ebb's own failure, 126: CMD cannot be "
+            "executed,\n127: CMD not found.\n",
+    .operands = EBB_OPERANDS_COMMAND,
+    .column = 29,
+    .exit_code = EBB_EXIT_OWN_FAILURE,
+};
+
+static int wrong(const char *message, const char *value)
+{
+    ebb__command_usage("run", message, value);
     return EBB_EXIT_OWN_FAILURE;
 }
 
-/* Options without a value. */
-static int set_flag(struct run_options *run, int option)
+static bool set_budget(struct run_options *run)
 {
-    switch (option) {
-    case OPTION_STRICT:
-        run->strict = true;
-        return 0;
-    case OPTION_VERIFY:
-        run->serving.verify = true;
-        return 0;
-    case OPTION_NO_ENV:
-        run->no_env = true;
-        return 0;
-    case OPTION_NO_CACHE:
-        run->no_cache = true;
-        return 0;
-    case 'q':
-        run->quiet = true;
-        run->serving.warn = NULL;
-        return 0;
-    default:
-        return EBB_EXIT_OWN_FAILURE;
-    }
+    if (!run->budget || ebb_percent_parse(run->budget, &run->serving.budget_fraction))
+        return true;
+    run->serving.budget_fraction = 0;
+    return ebb_size_parse(run->budget, &run->serving.budget_bytes) && run->serving.budget_bytes > 0;
 }
 
-/* Returns 0, or the exit code if the option is wrong. */
-static int set_option(struct run_options *run, int option, const char *value)
+/* Returns -1 to continue, or the exit code. */
+static int parse(int argc, char **argv, struct run_options *run)
 {
-    static const char *const compress_words[] = {"auto", "on", "off"}; /* enum ebb_compress */
-    struct ebb_parent_options *serving = &run->serving;
-    int word;
-    switch (option) {
-    case 'b':
-        return set_budget(serving, value);
-    case OPTION_STORE:
-        if (run->store_count == EBB_STORE_MOST_PLACES) {
-            ebb__command_usage("run", "--store: at most %d of them", EBB_STORE_MOST_PLACES);
-            return EBB_EXIT_OWN_FAILURE;
-        }
-        run->stores[run->store_count++] = value;
-        return 0;
-    case OPTION_LIMIT:
-        if (ebb_size_parse(value, &serving->store_limit_bytes))
-            return 0;
-        ebb__command_usage("run", "--store-limit: '%s' is not a size", value);
+    int code = ebb__options_parse(&ebb__usage_run, argc, argv, run);
+    if (code >= 0)
+        return code;
+    if (!set_budget(run))
+        return wrong("--budget: '%s' is neither a size (4G, 512MiB) nor a percentage", run->budget);
+    if (run->stores.count > EBB_STORE_MOST_PLACES) {
+        ebb__command_usage("run", "--store: at most %d of them", EBB_STORE_MOST_PLACES);
         return EBB_EXIT_OWN_FAILURE;
-    case OPTION_COMPRESS:
-        word = ebb__option_word(value, compress_words, 3);
-        if (word >= 0) {
-            serving->compress = (enum ebb_compress)word;
-            return 0;
-        }
-        ebb__command_usage("run", "--compress: '%s' is none of auto, on, off", value);
-        return EBB_EXIT_OWN_FAILURE;
-    case OPTION_THRESHOLD:
-        if (ebb_size_parse(value, &serving->threshold_bytes) && serving->threshold_bytes >= 4096)
-            return 0;
-        ebb__command_usage("run", "--threshold: '%s' is not a size of at least 4 KiB", value);
-        return EBB_EXIT_OWN_FAILURE;
-    case OPTION_POLICY:
-        serving->policy = ebb__policy_choose("run", value);
-        return serving->policy ? 0 : EBB_EXIT_OWN_FAILURE;
-    case OPTION_DEVICE:
-        if (ebb__gpu_choice(value, &run->device))
-            return 0;
-        ebb__command_usage("run", "--device: '%s' is none of auto, cpu, cuda", value);
-        return EBB_EXIT_OWN_FAILURE;
-    case OPTION_RECORD:
-        serving->record_path = value;
-        return 0;
-    case OPTION_SUMMARY:
-        if (ebb__summary_when(value, &run->summary))
-            return 0;
-        ebb__command_usage("run", "--summary: '%s' is none of never, auto, always", value);
-        return EBB_EXIT_OWN_FAILURE;
-    case OPTION_JSON:
-        run->summary_json = value;
-        return 0;
-    default:
-        return set_flag(run, option);
     }
+    if (run->serving.threshold_bytes < LEAST_THRESHOLD_BYTES)
+        return wrong("--threshold: not a size of at least %s", "4 KiB");
+    if (run->policy && !(run->serving.policy = ebb__policy_choose("run", run->policy)))
+        return EBB_EXIT_OWN_FAILURE;
+    run->serving.compress = (enum ebb_compress)run->compress;
+    if (run->quiet)
+        run->serving.warn = NULL;
+    return optind == argc ? wrong("%s", "no command given") : -1;
 }
 
 /* Opens the summary's file before CMD starts, so that a bad path wastes no training. */
@@ -191,59 +194,6 @@ static FILE *open_summary(const struct run_options *run, int *failed)
         *failed = status != EBB_OK;
     }
     return file;
-}
-
-/* Returns -1 to continue, or the exit code. */
-static int parse(int argc, char **argv, struct run_options *run)
-{
-    static const struct option options[] = {
-        {"budget", required_argument, NULL, 'b'},
-        {"device", required_argument, NULL, OPTION_DEVICE},
-        {"store", required_argument, NULL, OPTION_STORE},
-        {"store-limit", required_argument, NULL, OPTION_LIMIT},
-        {"compress", required_argument, NULL, OPTION_COMPRESS},
-        {"policy", required_argument, NULL, OPTION_POLICY},
-        {"record", required_argument, NULL, OPTION_RECORD},
-        {"summary", required_argument, NULL, OPTION_SUMMARY},
-        {"summary-json", required_argument, NULL, OPTION_JSON},
-        {"strict", no_argument, NULL, OPTION_STRICT},
-        {"verify", no_argument, NULL, OPTION_VERIFY},
-        {"threshold", required_argument, NULL, OPTION_THRESHOLD},
-        {"no-cache", no_argument, NULL, OPTION_NO_CACHE},
-        {"no-env", no_argument, NULL, OPTION_NO_ENV},
-        {"tune", required_argument, NULL, OPTION_TUNE},
-        {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    int option;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "+b:qh", options, NULL)) != -1) {
-        if (option == 'h') {
-            fputs(help_head, stdout);
-            ebb__option_names(ebb__policy_name, POLICY_COLUMN);
-            fputs(help_tail, stdout);
-            return 0;
-        }
-        if (option == '?' || option == ':') {
-            ebb__command_usage("run", "unknown option or missing value: %s", argv[optind - 1]);
-            return EBB_EXIT_OWN_FAILURE;
-        }
-        if (option == OPTION_TUNE) {
-            int code = ebb__tune_take("run", optarg);
-            if (code >= 0)
-                return code;
-            continue;
-        }
-        int failed = set_option(run, option, optarg);
-        if (failed)
-            return failed;
-    }
-    if (optind == argc) {
-        ebb__command_usage("run", "no command given");
-        return EBB_EXIT_OWN_FAILURE;
-    }
-    return -1;
 }
 
 static void tell(const struct run_options *run, const struct ebb_summary *summary, FILE *json)
@@ -323,7 +273,7 @@ int ebb__cmd_run(int argc, char **argv)
         return code;
     struct ebb_error error = {0};
     char store[PATH_MAX];
-    if (ebb__store_places_find(run.stores, run.store_count, store, sizeof store, &error) !=
+    if (ebb__store_places_find(run.stores.items, run.stores.count, store, sizeof store, &error) !=
         EBB_OK) {
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;
@@ -335,7 +285,8 @@ int ebb__cmd_run(int argc, char **argv)
     char command[256]; /* as much as a trace's header holds */
     ebb__launch_command_text(argv + optind, command, sizeof command);
     run.serving.command = command;
-    if (!ebb__gpu_decide("run", run.device, run.quiet, &run.gpu, &run.is_cuda))
+    if (!ebb__gpu_decide("run", (enum ebb_device_choice)run.device, run.quiet, &run.gpu,
+                         &run.is_cuda))
         return EBB_EXIT_OWN_FAILURE;
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
     if (!chosen)

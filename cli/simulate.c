@@ -15,21 +15,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char help[] =
-    "usage: ebb simulate FILE PLAN [options]\n\n"
-    "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, again\n"
-    "and again until it is steady, and says what it costs beside what the plan predicts.\n"
-    "Without --budget: the plan's.\n";
-static const char tail[] =
-    "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
-    "--machine pcie3\n";
+const struct ebb_usage ebb__usage_simulate = {
+    .command = "simulate",
+    .text = "usage: ebb simulate FILE PLAN [options]\n\n"
+            "Replays one iteration of the trace FILE under PLAN, which 'ebb plan -o' wrote, again\n"
+            "and again until it is steady, and says what it costs beside what the plan predicts.\n"
+            "Without --budget: the plan's.\n",
+    .options = ebb__offline_options,
+    .commands = EBB_OFFLINE_SIMULATE,
+    .tail = "example: ebb plan run.ebbt --budget 60% -o p.json && ebb simulate run.ebbt p.json "
+            "--machine pcie3\n",
+    .operands = EBB_OPERANDS_FILES,
+};
 
 /* Returns -1 to continue, or the exit code. */
 static int options_parse(int argc, char **argv, struct ebb_offline *options)
 {
     *options = (struct ebb_offline){.store = ".", .smallest_block_bytes = EBB_OFFLINE_TUNED};
-    int code =
-        ebb__offline_parse(EBB_OFFLINE_SIMULATE, "simulate", help, tail, argc, argv, options);
+    int code = ebb__offline_parse(&ebb__usage_simulate, argc, argv, options);
     if (code >= 0)
         return code;
     if (argc - optind != 2)

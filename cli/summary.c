@@ -14,13 +14,10 @@
 /* More bytes written per day than a usual drive is rated for (one drive write per day, 1 TB). */
 #define WEAR_BYTES_A_DAY 1e12
 
-bool ebb__summary_when(const char *text, enum ebb_summary_when *when)
+const char *ebb__summary_when_name(size_t index)
 {
     static const char *const names[] = {"never", "auto", "always"};
-    int found = ebb__option_word(text, names, 3);
-    if (found >= 0)
-        *when = (enum ebb_summary_when)found;
-    return found >= 0;
+    return index < sizeof names / sizeof names[0] ? names[index] : NULL;
 }
 
 bool ebb__summary_budget_exceeded(const struct ebb_summary *summary)

@@ -9,6 +9,8 @@
 #include <stdio.h>
 
 enum ebb_summary_when { EBB_SUMMARY_NEVER, EBB_SUMMARY_AUTO, EBB_SUMMARY_ALWAYS };
+/* Their names: never, auto, always; NULL after the last. */
+const char *ebb__summary_when_name(size_t index);
 
 struct ebb_summary {
     struct ebb_parent_result figures;
@@ -20,7 +22,6 @@ struct ebb_summary {
     size_t setting_count;
 };
 
-bool ebb__summary_when(const char *text, enum ebb_summary_when *when);
 bool ebb__summary_budget_exceeded(const struct ebb_summary *summary);
 void ebb__summary_text(const struct ebb_summary *summary, FILE *out);
 /* Writes `ebb.run/2` and closes `out`. */

@@ -11,11 +11,12 @@ install(FILES ${PROJECT_BINARY_DIR}/ebb-config-version.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ebb)
 
 # The prefix is taken from the place of the file, so that an installed tree can be moved.
+file(RELATIVE_PATH EBB_PREFIX_FROM_LIB ${CMAKE_INSTALL_FULL_LIBDIR} ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/ebb.pc.in ${PROJECT_BINARY_DIR}/ebb.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ebb.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # A manual page for each function.
 set(EBB_MAN3 "${PROJECT_BINARY_DIR}/man3")
-install(CODE "execute_process(COMMAND /usr/bin/python3 ${PROJECT_SOURCE_DIR}/cmake/man3.py
-  ${PROJECT_SOURCE_DIR}/include/ebb ${EBB_MAN3} ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)")
+install(CODE "execute_process(COMMAND /usr/bin/python3 \"${PROJECT_SOURCE_DIR}/cmake/man3.py\"
+  \"${PROJECT_SOURCE_DIR}/include/ebb\" \"${EBB_MAN3}\" ${PROJECT_VERSION} COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY ${EBB_MAN3} DESTINATION ${CMAKE_INSTALL_MANDIR})

@@ -21,8 +21,8 @@ static void pack_by(const struct ebb_pool *pool, const struct ebb_pool_problem *
 
 static void pack(const struct ebb_pool_csv *csv, uint64_t period)
 {
-    struct ebb_pool_problem problem = {csv->buffers,         csv->count, period,
-                                       EBB_POOL_NO_CAPACITY, 0,          0};
+    struct ebb_pool_problem problem = {csv->buffers, csv->count, period, EBB_POOL_NO_CAPACITY, 0, 0,
+                                       NULL};
     size_t own, more;
     const struct ebb_pool *pools = ebb__pools(&own), *others = ebb__lab_pools(&more);
     for (size_t i = 0; i < own; i++)

@@ -11,7 +11,8 @@
 static inline struct ebb_pool_problem problem_of(const struct ebb_pool_buffer *buffers,
                                                  uint32_t count, uint64_t period, uint64_t capacity)
 {
-    return (struct ebb_pool_problem){buffers, count, period, capacity, 2 * (uint64_t)SECOND_NS, 0};
+    return (struct ebb_pool_problem){buffers, count, period, capacity, 2 * (uint64_t)SECOND_NS,
+                                     0,       NULL};
 }
 
 /* Solves the problem and asserts that the checker accepts the solution. */

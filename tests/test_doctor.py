@@ -17,7 +17,8 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
 EBB = os.path.join(BIN, "ebb")
 NAMES = ["library", "kernel", "page-tables", "container", "seccomp", "userfaultfd", "move", "device",
-         "limits", "huge-pages", "store", "lanes", "memory", "swap", "plan-cache"]
+         "limits", "page-moves", "huge-pages", "store", "lanes", "memory", "swap", "memlock", "numa",
+         "plan-cache", "program", "python3", "pytorch", "cuda"]
 
 
 class Doctor(unittest.TestCase):
@@ -27,6 +28,7 @@ class Doctor(unittest.TestCase):
 
     def run_doctor(self, *options, ebb=EBB, code=None, **variables):
         env = {k: v for k, v in os.environ.items() if not k.startswith("EBB_")}
+        env["PATH"] = "/usr/bin:/bin"  # another python3 may take a second to start
         env.update(XDG_CACHE_HOME=os.path.join(self.folder.name, "cache"), **variables)
         if "--store" not in options:
             options = ["--store", self.folder.name, *options]
@@ -63,10 +65,59 @@ class Doctor(unittest.TestCase):
         self.assertEqual(os.path.join(self.folder.name, "cache", "ebb"), report["plan_cache"])
         self.assertEqual([], os.listdir(self.folder.name), "files were left")
 
+    def test_programs(self):
+        report, checks = self.look(code=0)
+        self.assertEqual("/bin/true runs under Ebb", checks["program"]["detail"])
+        self.assertRegex(checks["python3"]["detail"], r"^/\S+ 3\.\d+\.\S+ runs under Ebb$")
+        self.assertRegex(checks["pytorch"]["detail"], r"^(?:not found.*|\d\S+, built for .*)$")
+        self.assertRegex(checks["page-moves"]["detail"], r"^[\d.]+ [nu]s for 2 MiB, .* for 4 KiB$")
+        self.assertTrue(0 < report["small_move_ns"] < 1e6 and 0 < report["huge_move_ns"] < 1e7)
+        # A python3 that does not work is told, with its words.
+        with open(os.path.join(self.folder.name, "python3"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho broken >&2; exit 3\n")
+        os.chmod(os.path.join(self.folder.name, "python3"), 0o755)
+        checks = self.look(code=0, PATH=f"{self.folder.name}:{os.environ['PATH']}")[1]
+        self.assertEqual(("warn", "does not run under Ebb: broken"),
+                         (checks["python3"]["verdict"], checks["python3"]["detail"]))
+
+    def cuda(self, text):
+        """The check with a driver whose functions are `text`."""
+        source = os.path.join(self.folder.name, "driver.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o",
+                        os.path.join(self.folder.name, "libcuda.so.1"), source], check=True)
+        return self.look(code=0, LD_LIBRARY_PATH=self.folder.name)[1]["cuda"]
+
+    def test_cuda(self):
+        if not os.path.exists("/dev/nvidia0"):
+            self.assertIn("no driver", self.look(code=0)[1]["cuda"]["detail"])
+        driver = """#include <stddef.h>
+#include <stdio.h>
+int cuInit(unsigned flags) { INIT; }
+int cuDriverGetVersion(int *v) { *v = 12040; return 0; }
+int cuDeviceGetCount(int *n) { *n = 2; return 0; }
+int cuDeviceGet(int *d, int i) { *d = i; return 0; }
+int cuDeviceGetName(char *n, int b, int d) { snprintf(n, b, "GPU"); return 0; }
+int cuDeviceTotalMem_v2(size_t *b, int d) { *b = 80ul << 30; return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : a == 76 ? 0 : 1; return 0; }
+"""
+        good = self.cuda(driver.replace("INIT", "return 0"))
+        self.assertEqual(("ok", "driver for CUDA 12.4, devices: 2; GPU, 80.0 GiB, sm_90, 1 copy "
+                          "engines, virtual addresses: yes, managed: yes, concurrent, pageable"),
+                         (good["verdict"], good["detail"]))
+        for init, why in (("return 100", "error 100"), ("__builtin_trap()", "crashes or hangs")):
+            bad = self.cuda(driver.replace("INIT", init))
+            self.assertEqual("warn", bad["verdict"])
+            self.assertIn(why, bad["detail"])
+        self.assertIn("too old", self.cuda("int cuInit;")["detail"])
+
     def test_text(self):
         done = self.run_doctor(code=0)
         lines = done.stdout.splitlines()
-        self.assertLessEqual(len(lines), 24, "more than a screen")
+        self.assertLessEqual(len(lines), 40, "more than a screen")
+        for line in lines:
+            self.assertLessEqual(len(line), 100, line)
         found = [re.match(r"(ok  |warn|fail)  (\S+) +\S", line) for line in lines
                  if not line.startswith("    ")]
         self.assertEqual(NAMES, [match.group(2) for match in found])

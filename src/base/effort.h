@@ -9,12 +9,14 @@
  * The same search ends at the same step on every machine and under every load. A slice of the
  * effort is a limit below effort.limit; it counts all steps spent so far. The time limit is the
  * last resort: if it is hit, all slices are over, and `timed_out` says that the result depends on
- * the machine. */
+ * the machine. `stop`, if there is one, ends the search in the same way: somebody waits for what is
+ * there. */
 #ifndef EBB_BASE_EFFORT_H
 #define EBB_BASE_EFFORT_H
 
 #include "base/clock.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,9 +24,10 @@
 #define EBB_EFFORT_LOOK_STEPS ((uint64_t)1 << 17)
 
 struct ebb_effort {
-    uint64_t spent, limit; /* steps */
-    uint64_t deadline_ns;  /* CLOCK_MONOTONIC */
-    uint64_t look_at;      /* the clock is read again at this many steps */
+    uint64_t spent, limit;   /* steps */
+    uint64_t deadline_ns;    /* CLOCK_MONOTONIC */
+    uint64_t look_at;        /* the clock is read again at this many steps */
+    const atomic_bool *stop; /* NULL: nobody stops it. Read with the clock */
     bool timed_out;
 };
 
@@ -44,7 +47,8 @@ static inline void ebb__effort_spend(struct ebb_effort *effort, uint64_t steps)
     if (effort->spent < effort->look_at)
         return;
     effort->look_at = effort->spent + EBB_EFFORT_LOOK_STEPS;
-    effort->timed_out = effort->timed_out || ebb__now_ns() > effort->deadline_ns;
+    effort->timed_out = effort->timed_out || ebb__now_ns() > effort->deadline_ns ||
+                        (effort->stop && atomic_load(effort->stop));
 }
 
 static inline bool ebb__effort_is_over(const struct ebb_effort *effort, uint64_t limit)

@@ -58,6 +58,11 @@ uint64_t ebb__machine_transfer_ns(const struct ebb_machine *machine, uint64_t by
     return ns < 0x1p50 ? (uint64_t)llround(ns) : (uint64_t)1 << 50;
 }
 
+const char *ebb__machine_name(size_t index)
+{
+    return index < named_count ? named[index].name : NULL;
+}
+
 enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
                                    struct ebb_error *error)
 {
@@ -67,10 +72,13 @@ enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine
             return EBB_OK;
         }
     }
+    char known[256] = "known: ";
+    for (size_t i = 0; i < named_count; i++) {
+        strncat(known, named[i].name, sizeof known - strlen(known) - 1);
+        strncat(known, ", ", sizeof known - strlen(known) - 1);
+    }
     ebb__fail(error, EBB_ERR_ARGUMENT, name, "no machine of this name");
-    ebb__error_set_remedy(error,
-                          "known: autoswap-paper, pcie3, pcie4, pcie5, h200, nvlink, optane, "
-                          "cxl, nvme, hdd, host, or a JSON file");
+    ebb__error_set_remedy(error, "%shost, or a JSON file", known);
     return EBB_ERR_ARGUMENT;
 }
 

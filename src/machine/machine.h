@@ -47,6 +47,9 @@ uint64_t ebb__machine_transfer_ns(const struct ebb_machine *machine, uint64_t by
 EBB_NODISCARD enum ebb_status ebb__machine_named(const char *name, struct ebb_machine *machine,
                                                  struct ebb_error *error);
 
+/* The name of the machine with this index; NULL if there are fewer. */
+const char *ebb__machine_name(size_t index);
+
 /* Reads a machine from a JSON file (docs/formats/machine.md). EBB_ERR_IO if it cannot be read,
  * EBB_ERR_FORMAT if it is not a machine; *machine is then untouched. */
 EBB_NODISCARD enum ebb_status ebb__machine_read(const char *path, struct ebb_machine *machine,

@@ -207,6 +207,8 @@ size_t ebb__parent_descriptors(const struct ebb_parent *parent, struct pollfd *p
         polled[count++] = (struct pollfd){.fd = parent->doors.listening, .events = POLLIN};
     if (count < most)
         polled[count++] = (struct pollfd){.fd = parent->doors.hello_pair[0], .events = POLLIN};
+    if (count < most && parent->showing >= 0)
+        polled[count++] = (struct pollfd){.fd = parent->showing, .events = POLLIN};
     for (size_t i = 0; i < parent->doors.accepted.count && count < most; i++)
         polled[count++] = (struct pollfd){.fd = parent->doors.accepted.items[i], .events = POLLIN};
     for (size_t i = 0; i < parent->processes.count && count < most; i++)

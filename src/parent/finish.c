@@ -7,22 +7,6 @@
 
 enum { SWINGS = 64 }; /* iterations whose median swing is taken: any number does */
 
-/* The process with the largest blocks represents the run. */
-static const struct process *busiest(const struct ebb_parent *parent)
-{
-    const struct process *best = NULL;
-    uint64_t best_bytes = 0;
-    for (size_t i = 0; i < parent->processes.count; i++) {
-        const struct process *process = parent->processes.items[i];
-        uint64_t bytes = atomic_load(&process->stream.ring->counters.peak_live_bytes);
-        if (!best || bytes > best_bytes) {
-            best = process;
-            best_bytes = bytes;
-        }
-    }
-    return best;
-}
-
 /* Medians and extremes cover the iterations that are kept; counts cover all. */
 static void iteration_figures(const struct process *process, struct ebb_parent_result *result)
 {
@@ -193,7 +177,7 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
         ebb__lanes_await(parent, &parent->host);
     *result = parent->gone;
     result->iterations.planned_from = result->budget.from_iteration = -1;
-    const struct process *main = busiest(parent);
+    const struct process *main = ebb__gone_busiest(parent);
     const struct fast_memory *memory = main ? main->memory : &parent->host;
     ledger_figures(memory->ledger, result);
     device_figures(parent, result);

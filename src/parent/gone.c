@@ -55,6 +55,21 @@ static uint64_t largest_bytes(const struct process *process)
     return atomic_load(&process->stream.ring->counters.peak_live_bytes);
 }
 
+const struct process *ebb__gone_busiest(const struct ebb_parent *parent)
+{
+    const struct process *best = NULL;
+    uint64_t best_bytes = 0;
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *process = parent->processes.items[i];
+        uint64_t bytes = largest_bytes(process);
+        if (!best || bytes > best_bytes) {
+            best = process;
+            best_bytes = bytes;
+        }
+    }
+    return best;
+}
+
 void ebb__gone_collect(struct ebb_parent *parent)
 {
     const struct process *kept = NULL;

@@ -227,6 +227,8 @@ struct fast_memory {
 struct ebb_parent {
     struct ebb_parent_options options;
     struct doors doors;
+    int showing;         /* where `ebb top` asks; -1: nowhere */
+    uint64_t started_ns; /* CLOCK_MONOTONIC */
     struct fast_memory host;
     EBB_VEC(struct fast_memory *) devices;
     struct copies copies;
@@ -397,8 +399,16 @@ uint64_t ebb__stuck_look(struct process *process, uint64_t now_ns, bool anew);
 /* gone.c: adds the counters of a process to the figures of the run. */
 void ebb__gone_add(const struct process *process, struct ebb_parent_result *result);
 void ebb__gone_release(struct process *process);
+/* The process with the largest blocks, which represents the run; NULL: none has said hello. */
+const struct process *ebb__gone_busiest(const struct ebb_parent *parent);
 /* Releases ended processes, except the one with the largest blocks. */
 void ebb__gone_collect(struct ebb_parent *parent);
+
+/* show.c: the run is seen by `ebb top`, if there is room for a socket. */
+void ebb__show_open(struct ebb_parent *parent);
+/* Answers who asks. Cheap if nobody does. */
+void ebb__show_answer(struct ebb_parent *parent);
+void ebb__show_close(struct ebb_parent *parent);
 
 /* copies.c: counts the pages that forked relatives have copied, if it is time. */
 void ebb__copies_look(struct ebb_parent *parent);

@@ -25,6 +25,7 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
         return ebb__fail(error, EBB_ERR_MEMORY, "", "out of memory");
     parent->options = *options;
     parent->host.ledger_descriptor = -1;
+    parent->showing = -1;
     parent->doors.listening = parent->doors.hello_pair[0] = parent->doors.hello_pair[1] = -1;
     enum ebb_status status = ebb__doors_open(parent, error);
     if (status == EBB_OK)
@@ -45,6 +46,7 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
         ebb__parent_destroy(parent);
         return status;
     }
+    ebb__show_open(parent);
     *created = parent;
     return EBB_OK;
 }
@@ -202,6 +204,7 @@ static void reap(struct fast_memory *memory)
 int ebb__parent_step(struct ebb_parent *parent)
 {
     ebb__doors_answer(parent);
+    ebb__show_answer(parent);
     ebb__gone_collect(parent);
     bool busy = false;
     uint64_t now_ns = ebb__now_ns();
@@ -242,6 +245,7 @@ void ebb__parent_destroy(struct ebb_parent *parent)
     }
     ebb_vec_free(&parent->processes);
     ebb__doors_close(parent);
+    ebb__show_close(parent);
     ebb__memory_close(&parent->host);
     for (size_t i = 0; i < parent->devices.count; i++) {
         ebb__memory_close(parent->devices.items[i]);

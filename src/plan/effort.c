@@ -10,5 +10,7 @@ struct ebb_effort ebb__plan_effort(const struct ebb_plan_request *request)
     uint64_t steps = request->effort_steps;
     if (!steps && request->time_limit_ns)
         steps = (uint64_t)((double)box_ns / 1e9 * (double)tuning->plan_steps_a_second);
-    return ebb__effort(steps ? steps : tuning->plan_steps, box_ns);
+    struct ebb_effort effort = ebb__effort(steps ? steps : tuning->plan_steps, box_ns);
+    effort.stop = request->stop;
+    return effort;
 }

@@ -103,11 +103,12 @@ struct ebb_plan_request {
     uint64_t page_bytes;   /* a power of two; 1 for traces without pages */
     uint64_t smallest_block_bytes; /* smaller blocks are never evicted */
     uint64_t time_limit_ns;        /* soft; 0: plan_box_ns, and the planner's own effort */
-    bool newest_only;      /* only the newest instance of a block can be evicted (by the runtime's
+    bool newest_only;        /* only the newest instance of a block can be evicted (by the runtime's
                          script). Gaps of blocks that outlive an iteration are not used */
-    uint64_t effort_steps; /* of the search (base/effort.h); 0: derived from time_limit_ns */
-    uint64_t seed;         /* of the search's chance; 0: the usual one */
-    bool *chance_used;     /* is set if the search used chance: another seed may find another plan.
+    uint64_t effort_steps;   /* of the search (base/effort.h); 0: derived from time_limit_ns */
+    uint64_t seed;           /* of the search's chance; 0: the usual one */
+    const atomic_bool *stop; /* as in struct ebb_effort */
+    bool *chance_used; /* is set if the search used chance: another seed may find another plan.
                               NULL: nobody asks */
 };
 

@@ -51,6 +51,7 @@ static enum ebb_status pack(enum ebb_status (*packer)(struct ebb_pool_job *job),
         steps = problem->time_limit_ns ? UINT64_MAX / 4 : ebb__tuning()->pack_steps;
     job->effort = ebb__effort(steps, problem->time_limit_ns ? problem->time_limit_ns
                                                             : ebb__tuning_pack_box_ns());
+    job->effort.stop = problem->stop;
     job->height = UINT64_MAX;
     job->offsets = calloc(problem->count + 1u, sizeof *job->offsets);
     enum ebb_status status =

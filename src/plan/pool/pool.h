@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,9 +37,10 @@ struct ebb_pool_problem {
     uint64_t period;         /* 0: time is a line, not a circle */
     uint64_t capacity_bytes; /* a sufficient height, or EBB_POOL_NO_CAPACITY: find the lowest */
     /* Both are soft; heuristics may need more for their first packing. */
-    uint64_t time_limit_ns; /* 0: pack_steps of effort, and a limit that only a slow machine
+    uint64_t time_limit_ns;  /* 0: pack_steps of effort, and a limit that only a slow machine
                                reaches */
-    uint64_t effort_steps;  /* base/effort.h; 0: derived from time_limit_ns */
+    uint64_t effort_steps;   /* base/effort.h; 0: derived from time_limit_ns */
+    const atomic_bool *stop; /* as in struct ebb_effort */
 };
 
 /* What is known about the capacity. */

@@ -58,6 +58,7 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
         .time_limit_ns = terms->time_limit_ns,
         .seed = terms->seed,
         .chance_used = terms->chance_used,
+        .stop = terms->stop,
         .newest_only = is_of_runtime(terms->page_bytes),
     };
 }

@@ -35,6 +35,7 @@ struct ebb_plan_terms {
     uint64_t time_limit_ns;
     uint64_t seed; /* this and the next as in struct ebb_plan_request */
     bool *chance_used;
+    const atomic_bool *stop; /* as in struct ebb_effort */
 };
 
 /* Default terms of a run; the caller changes what it knows better. */
