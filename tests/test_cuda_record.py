@@ -70,6 +70,21 @@ class Device(unittest.TestCase):
         self.assertGreater(device["peak_resident_bytes"], 8 * 2 * 4 * MIB)
         self.assertIn("ebb: device cuda: Fake CUDA device", ran.stderr)
 
+    def test_backings(self):
+        """Less than the program needs: the same results, within the budget."""
+        alone = on_fake(*TRAIN)
+        for backing in ("managed", "vmm-host", "vmm-trusting"):
+            os.environ["EBB_CUDA_BACKING"] = backing
+            self.addCleanup(os.environ.pop, "EBB_CUDA_BACKING", None)
+            summary = self.path(backing)
+            ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "60M", "--no-cache",
+                          "--summary-json", summary, "--", *TRAIN)
+            self.assertEqual((ran.returncode, ran.stdout), (0, alone.stdout), ran.stderr)
+            with open(summary, encoding="utf-8") as file:
+                figures = json.load(file)
+            self.assertGreater(figures["moved_out_bytes"], 0, backing)
+            self.assertLessEqual(figures["peak_resident_bytes"], 60 * MIB, backing)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -17,7 +17,7 @@ cmake --build "$build" --target ebb ebb_cuda ebb_malloc >/dev/null
 mkdir -p "$folder"
 cp "$build/bin/ebb" "$build/bin/libebb_cuda.so" "$build/bin/libebb_malloc.so" "$folder"
 strip --strip-debug "$folder/ebb" "$folder"/libebb_*.so
-ldd "$folder/ebb" | awk '/libzstd|libxxhash|libjansson/ && $3 ~ /^\// {print $3}' |
+ldd "$build/bin/ebb" | awk '/libzstd|libxxhash|libjansson/ && $3 ~ /^\// {print $3}' |
     while read -r library; do cp -L "$library" "$folder"; done
 "$compiler" -std=gnu11 -O2 -I "$source/src" "$here/launches.c" -o "$folder/launches" -ldl -lpthread
 "$compiler" -std=gnu11 -O2 -shared -fPIC -I "$source/src" "$here/managed_plain.c" \

@@ -215,8 +215,8 @@ static CUresult copy_back(struct vmm *vmm, CUdeviceptr first, uint32_t count, st
                           CUdeviceptr address, CUstream lane)
 {
     const struct ebb_cuda_driver *driver = vmm->base.driver;
-    CUresult result = driver->cuMemcpyDtoDAsync_v2(first, part->alias + (first - address),
-                                                   count * EBB_CUDA_UNIT_BYTES, lane);
+    CUresult result = driver->cuMemcpyAsync(first, part->alias + (first - address),
+                                            count * EBB_CUDA_UNIT_BYTES, lane);
     if (result == CUDA_SUCCESS) {
         part->is_read = true;
         result = driver->cuEventRecord(part->event, lane);
@@ -325,7 +325,7 @@ static CUresult vmm_evict(struct ebb_cuda_backing *backing, CUdeviceptr first, u
     if (!part)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result =
-        backing->driver->cuMemcpyDtoDAsync_v2(vmm->pages.parts[part].alias, first, bytes, lane);
+        backing->driver->cuMemcpyAsync(vmm->pages.parts[part].alias, first, bytes, lane);
     if (result == CUDA_SUCCESS)
         units_at(vmm, first)[0].part = part;
     else
@@ -416,7 +416,7 @@ static bool can_map(const struct ebb_cuda_config *config)
     int can = 0;
     return driver->cuMemAddressReserve && driver->cuMemAddressFree && driver->cuMemCreate &&
            driver->cuMemMap && driver->cuMemUnmap && driver->cuMemRelease &&
-           driver->cuMemSetAccess && driver->cuMemcpyDtoDAsync_v2 &&
+           driver->cuMemSetAccess && driver->cuMemcpyAsync &&
            driver->cuDeviceGetAttribute(&can,
                                         CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                                         config->device) == CUDA_SUCCESS &&

@@ -198,6 +198,22 @@ void ebb__vmm_part_give(struct vmm_pages *pages, uint32_t number)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* The alias stays while the part is mapped elsewhere. */
+static bool can_map_twice(struct vmm_pages *pages, const struct vmm_part *part)
+{
+    const struct ebb_cuda_driver *driver = pages->backing->driver;
+    CUdeviceptr address;
+    uint64_t bytes = part_bytes(part);
+    if (driver->cuMemAddressReserve(&address, bytes, EBB_CUDA_UNIT_BYTES, 0, 0) != CUDA_SUCCESS)
+        return false;
+    bool is_mapped = driver->cuMemMap(address, bytes, 0, part->handle, 0) == CUDA_SUCCESS;
+    bool can = is_mapped && ebb__vmm_open(pages->backing, address, bytes) == CUDA_SUCCESS;
+    if (is_mapped)
+        driver->cuMemUnmap(address, bytes);
+    driver->cuMemAddressFree(address, bytes);
+    return can;
+}
+
 /* Which kind of host memory does the driver give for mappings? */
 static bool find_host(struct vmm_pages *pages)
 {
@@ -206,10 +222,12 @@ static bool find_host(struct vmm_pages *pages)
     for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
         struct vmm_part part;
         pages->host = (CUmemLocation){.type = types[i], .id = 0};
-        if (make_part(pages, &part, 1) == CUDA_SUCCESS) {
-            destroy_part(pages, &part);
+        if (make_part(pages, &part, 1) != CUDA_SUCCESS)
+            continue;
+        bool can = can_map_twice(pages, &part);
+        destroy_part(pages, &part);
+        if (can)
             return true;
-        }
     }
     return false;
 }
