@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 /* Prints its path, its version, and PyTorch's, without importing that. */
@@ -32,6 +33,7 @@ static void run(int descriptor, char *const *program)
     dup2(descriptor, STDERR_FILENO);
     close(descriptor);
     execv("/proc/self/exe", arguments);
+    execv((const char *)getauxval(AT_EXECFN), arguments); /* /proc may be missing */
     _exit(127);
 }
 
