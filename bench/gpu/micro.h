@@ -12,32 +12,66 @@
 #define GIB ((size_t)1 << 30)
 
 /* The driver's functions that are used. All others than the first group may be missing. */
+// clang-format off: a name on each line
 #define MICRO_NEEDED(X)                                                                            \
     X(cuInit)                                                                                      \
     X(cuDriverGetVersion)                                                                          \
     X(cuGetErrorName)                                                                              \
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGetName)                                                                             \
-    X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize)     \
-        X(cuMemGetInfo_v2) X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemHostAlloc) X(cuMemFreeHost)     \
-            X(cuMemAllocManaged) X(cuMemcpyAsync) X(cuStreamCreate) X(cuStreamSynchronize)         \
-                X(cuStreamQuery) X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord)            \
-                    X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime)                    \
-                        X(cuStreamWaitEvent) X(cuModuleLoadData) X(cuModuleGetFunction)            \
-                            X(cuLaunchKernel) X(cuMemsetD8Async)
+    X(cuDeviceGetAttribute)                                                                        \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuCtxSynchronize)                                                                            \
+    X(cuMemGetInfo_v2)                                                                             \
+    X(cuMemAlloc_v2)                                                                               \
+    X(cuMemFree_v2)                                                                                \
+    X(cuMemHostAlloc)                                                                              \
+    X(cuMemFreeHost)                                                                               \
+    X(cuMemAllocManaged)                                                                           \
+    X(cuMemcpyAsync)                                                                               \
+    X(cuStreamCreate)                                                                              \
+    X(cuStreamSynchronize)                                                                         \
+    X(cuStreamQuery)                                                                               \
+    X(cuEventCreate)                                                                               \
+    X(cuEventDestroy_v2)                                                                           \
+    X(cuEventRecord)                                                                               \
+    X(cuEventQuery)                                                                                \
+    X(cuEventSynchronize)                                                                          \
+    X(cuEventElapsedTime)                                                                          \
+    X(cuStreamWaitEvent)                                                                           \
+    X(cuModuleLoadData)                                                                            \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuLaunchKernel)                                                                              \
+    X(cuMemsetD8Async)
 #define MICRO_OPTIONAL(X)                                                                          \
     X(cuGetProcAddress_v2)                                                                         \
     X(cuMemPrefetchAsync_v2)                                                                       \
     X(cuMemAdvise_v2)                                                                              \
     X(cuMemPrefetchBatchAsync)                                                                     \
     X(cuMemDiscardBatchAsync)                                                                      \
-    X(cuMemDiscardAndPrefetchBatchAsync) X(cuStreamWaitValue32_v2) X(cuStreamWriteValue32_v2)      \
-        X(cuStreamBatchMemOp_v2) X(cuLaunchHostFunc) X(cuMemCreate) X(cuMemRelease) X(cuMemMap)    \
-            X(cuMemUnmap) X(cuMemSetAccess) X(cuMemAddressReserve) X(cuMemAddressFree)             \
-                X(cuMemGetAllocationGranularity) X(cuMemAllocAsync) X(cuMemFreeAsync)              \
-                    X(cuMemHostRegister_v2) X(cuMemHostUnregister) X(cuStreamCreateWithPriority)   \
-                        X(cuCtxGetStreamPriorityRange) X(cuDeviceGetDefaultMemPool)                \
-                            X(cuMemPoolSetAttribute)
+    X(cuMemDiscardAndPrefetchBatchAsync)                                                           \
+    X(cuStreamWaitValue32_v2)                                                                      \
+    X(cuStreamWriteValue32_v2)                                                                     \
+    X(cuStreamBatchMemOp_v2)                                                                       \
+    X(cuLaunchHostFunc)                                                                            \
+    X(cuMemCreate)                                                                                 \
+    X(cuMemRelease)                                                                                \
+    X(cuMemMap)                                                                                    \
+    X(cuMemUnmap)                                                                                  \
+    X(cuMemSetAccess)                                                                              \
+    X(cuMemAddressReserve)                                                                         \
+    X(cuMemAddressFree)                                                                            \
+    X(cuMemGetAllocationGranularity)                                                               \
+    X(cuMemAllocAsync)                                                                             \
+    X(cuMemFreeAsync)                                                                              \
+    X(cuMemHostRegister_v2)                                                                        \
+    X(cuMemHostUnregister)                                                                         \
+    X(cuStreamCreateWithPriority)                                                                  \
+    X(cuCtxGetStreamPriorityRange)                                                                 \
+    X(cuDeviceGetDefaultMemPool)                                                                   \
+    X(cuMemPoolSetAttribute)
+// clang-format on
 
 #define MICRO_MEMBER(name) __typeof__(name) *name;
 struct micro_driver {
