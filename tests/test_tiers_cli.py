@@ -108,6 +108,6 @@ class Tiers(unittest.TestCase):
 
 if __name__ == "__main__":
     if os.environ.get("EBB_LAB") == "OFF" or not os.path.exists(os.path.join(BIN, "ebb-train")):
-        print("skipped: needs src/lab and ebb-train")
+        print("skipped: needs lab, and ebb-train")
         sys.exit(77)
     unittest.main()
