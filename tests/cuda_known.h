@@ -119,4 +119,28 @@ static inline CUstream new_stream(struct rig *rig)
     return stream;
 }
 
+/* Block `a` comes back and stays in use until the peer has run. The peer needs `b`, whose place `a`
+ * took, and `c` must leave first. Then `a` itself would have to. At the end, all of them are
+ * right. */
+static inline void known_peers(struct rig *rig, CUstream one, CUstream two)
+{
+    struct known a, b, c;
+    RIG_OK(known_alloc(rig, &a, 4 * MIB));
+    known_fill(rig, &a, one, 1);
+    RIG_OK(known_alloc(rig, &b, 4 * MIB));
+    known_fill(rig, &b, two, 2);
+    RIG_OK(known_alloc(rig, &c, 4 * MIB)); /* a leaves */
+    known_fill(rig, &c, two, 3);
+    RIG_OK(rig->call.cuCtxSynchronize());
+    known_use(rig, &a, "await_peer", one);
+    known_use(rig, &b, "peer", two);
+    known_use(rig, &c, "peer", two);
+    RIG_OK(rig->call.cuCtxSynchronize());
+    for (unsigned i = 0; i < 3; i++) { /* what strayed comes back */
+        known_check(rig, &a, one);
+        known_check(rig, &b, two);
+        known_check(rig, &c, two);
+    }
+}
+
 #endif

@@ -205,4 +205,19 @@ static inline int rig_child(const char *const *settings, void (*body)(void *), v
     return WEXITSTATUS(status);
 }
 
+/* A counter of the fake's report. */
+static inline uint64_t rig_reported(const char *path, const char *counter)
+{
+    char text[8192], key[64];
+    FILE *file = fopen(path, "r");
+    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[bytes] = 0;
+    if (file)
+        fclose(file);
+    snprintf(key, sizeof key, "\"%s\": ", counter);
+    const char *at = strstr(text, key);
+    RIG_MUST(at);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
 #endif

@@ -41,21 +41,6 @@ static struct run run_of(uint64_t seed, enum ebb_cuda_backing_kind backing)
     return run;
 }
 
-/* A counter of the fake's report. */
-static uint64_t reported(const char *path, const char *counter)
-{
-    char text[8192], key[64];
-    FILE *file = fopen(path, "r");
-    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    text[bytes] = 0;
-    if (file)
-        fclose(file);
-    snprintf(key, sizeof key, "\"%s\": ", counter);
-    const char *at = strstr(text, key);
-    RIG_MUST(at);
-    return strtoull(at + strlen(key), NULL, 10);
-}
-
 static void body(void *context)
 {
     struct run *run = context;
@@ -104,7 +89,8 @@ static bool is_local(const struct run *run)
         return true; /* the fake does not tell */
     bool fits = access(run->marker, F_OK) == 0;
     return run->shape.hidden || run->shape.graphs || !fits ||
-           (reported(run->report, "remote_accesses") == 0 && reported(run->report, "faults") == 0);
+           (rig_reported(run->report, "remote_accesses") == 0 &&
+            rig_reported(run->report, "faults") == 0);
 }
 
 static bool find_backing(const char *name, enum ebb_cuda_backing_kind *backing)

@@ -59,29 +59,11 @@ static void test_calls_return_while_the_device_stands_still(void **state)
 static void peers_body(void *unused)
 {
     struct rig rig;
-    struct known a, b, c;
     (void)unused;
     set_patience("50ms");
     start(&rig, 10 * MIB);
     CUstream one = new_stream(&rig), two = new_stream(&rig);
-    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
-    known_fill(&rig, &a, one, 1);
-    RIG_OK(known_alloc(&rig, &b, 4 * MIB));
-    known_fill(&rig, &b, two, 2);
-    RIG_OK(known_alloc(&rig, &c, 4 * MIB)); /* a leaves */
-    known_fill(&rig, &c, two, 3);
-    RIG_OK(rig.call.cuCtxSynchronize());
-    /* a comes back and stays in use until the peer has run. The peer needs b, whose place a took,
-     * and c must leave first; then a itself would have to. */
-    known_use(&rig, &a, "await_peer", one);
-    known_use(&rig, &b, "peer", two);
-    known_use(&rig, &c, "peer", two);
-    RIG_OK(rig.call.cuCtxSynchronize());
-    for (unsigned i = 0; i < 3; i++) { /* what strayed comes back */
-        known_check(&rig, &a, one);
-        known_check(&rig, &b, two);
-        known_check(&rig, &c, two);
-    }
+    known_peers(&rig, one, two);
     rig_stop(&rig);
 }
 

@@ -33,21 +33,6 @@ static void set_report(char *path, size_t bytes)
     snprintf(path, bytes, "/tmp/test_cuda_vmm.%d.json", getpid());
 }
 
-/* A number of the fake's report. */
-static uint64_t reported(const char *path, const char *counter)
-{
-    char text[8192], key[64];
-    FILE *file = fopen(path, "r");
-    size_t bytes = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    text[bytes] = 0;
-    if (file)
-        fclose(file);
-    snprintf(key, sizeof key, "\"%s\": ", counter);
-    const char *at = strstr(text, key);
-    RIG_MUST(at);
-    return strtoull(at + strlen(key), NULL, 10);
-}
-
 /* ---- moves ----------------------------------------------------------------------------------- */
 
 static void turns_body(void *context)
@@ -78,10 +63,10 @@ static void turn(enum ebb_cuda_backing_kind backing)
     snprintf(report, sizeof report, "FAKECUDA_REPORT=%s", path);
     const char *settings[] = {"FAKECUDA_BUDGET=32M", report, NULL};
     assert_int_equal(rig_child(settings, turns_body, &c, 60), 0);
-    assert_true(reported(path, "creates") <= 3 * 64 / 2);
-    assert_true(reported(path, "maps") >= 5 * 5 * 4 * 2);
-    assert_int_equal(reported(path, "vmm_bytes"), 0);
-    assert_int_equal(reported(path, "plain_bytes"), 0);
+    assert_true(rig_reported(path, "creates") <= 3 * 64 / 2);
+    assert_true(rig_reported(path, "maps") >= 5 * 5 * 4 * 2);
+    assert_int_equal(rig_reported(path, "vmm_bytes"), 0);
+    assert_int_equal(rig_reported(path, "plain_bytes"), 0);
     unlink(path);
 }
 
@@ -135,25 +120,9 @@ static void test_a_device_that_is_never_quiet(void **state)
 static void peers_body(void *context)
 {
     struct rig rig;
-    struct known a, b, c;
     start_vmm(&rig, context);
     CUstream one = new_stream(&rig), two = new_stream(&rig);
-    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
-    known_fill(&rig, &a, one, 1);
-    RIG_OK(known_alloc(&rig, &b, 4 * MIB));
-    known_fill(&rig, &b, two, 2);
-    RIG_OK(known_alloc(&rig, &c, 4 * MIB)); /* a leaves */
-    known_fill(&rig, &c, two, 3);
-    RIG_OK(rig.call.cuCtxSynchronize());
-    known_use(&rig, &a, "await_peer", one);
-    known_use(&rig, &b, "peer", two);
-    known_use(&rig, &c, "peer", two);
-    RIG_OK(rig.call.cuCtxSynchronize());
-    for (unsigned i = 0; i < 3; i++) {
-        known_check(&rig, &a, one);
-        known_check(&rig, &b, two);
-        known_check(&rig, &c, two);
-    }
+    known_peers(&rig, one, two);
     rig_stop(&rig);
 }
 
@@ -206,7 +175,7 @@ static void test_faults_of_the_driver(void **state)
         if (status)
             fprintf(stderr, "%s, %u\n", faults[i / 2], i % 2);
         assert_int_equal(status, 0);
-        assert_int_equal(reported(path, "vmm_bytes"), 0);
+        assert_int_equal(rig_reported(path, "vmm_bytes"), 0);
     }
     unlink(path);
 }

@@ -251,7 +251,7 @@ ORDER = {
         "finish",
     ],
     "shim/join": [
-        "messages settings",
+        "messages settings thread",
         "hello",
     ],
     "shim/malloc": [

@@ -17,7 +17,8 @@ if CASE == "nocache":
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
+
+from models import Gpt, ResNet50  # noqa: E402
 
 
 def emit(**members):
@@ -39,62 +40,6 @@ def clock(work, least=5, seconds=0.4):
         last.synchronize()
         times.append(first.elapsed_time(last))
     return sorted(times)[len(times) // 2]
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, inputs, width, stride):
-        super().__init__()
-        outputs = 4 * width
-        self.body = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.short = nn.Identity() if stride == 1 and inputs == outputs else nn.Sequential(
-            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        return F.relu(self.body(x) + self.short(x))
-
-
-def resnet50():
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-              nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for i in range(count):
-            layers.append(Bottleneck(inputs, width, stride if i == 0 else 1))
-            inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-
-
-class Layer(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(),
-                                 nn.Linear(4 * width, width))
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2)
-                   for t in self.qkv(self.norm1(x)).chunk(3, dim=2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-        return x + self.mlp(self.norm2(x))
-
-
-class Gpt(nn.Module):
-    def __init__(self, words=32768, width=768, depth=12, heads=12, length=1024):
-        super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(depth)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-
-    def forward(self, x):
-        places = torch.arange(x.shape[1], device=x.device)
-        return self.head(self.norm(self.layers(self.words(x) + self.places(places))))
 
 
 def train(name, model, inputs, targets, autocast, count=8):
@@ -169,7 +114,7 @@ def main():
         torch.cuda.reset_peak_memory_stats()
     batch = 32 if CASE == "managed" else 64
     for size in (32, 64) if CASE == "plain" else (batch,):
-        train(f"resnet50 b={size} tf32", resnet50(), torch.randn(size, 3, 224, 224, device="cuda"),
+        train(f"resnet50 b={size} tf32", ResNet50(), torch.randn(size, 3, 224, 224, device="cuda"),
               torch.randint(0, 1000, (size,), device="cuda"), False)
         if CASE == "plain":
             torch.cuda.empty_cache()

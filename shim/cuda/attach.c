@@ -16,13 +16,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define STACK_BYTES ((size_t)256 << 10)
 
 static struct attached {
     struct ebb_join_parent parent;
@@ -218,23 +215,6 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* A thread that takes no signal of the program. */
-static bool start_thread(struct attached *attached)
-{
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int why = pthread_create(&thread, &attributes, serve, attached);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return why == 0;
-}
-
 void ebb__attach_serve(CUdevice device, struct ebb_cuda *engine)
 {
     struct attached *attached = &devices[device];
@@ -245,7 +225,7 @@ void ebb__attach_serve(CUdevice device, struct ebb_cuda *engine)
     pthread_mutex_unlock(&attached->lock);
     if (attached->is_served)
         return;
-    attached->is_served = start_thread(attached);
+    attached->is_served = ebb__join_start_thread(serve, attached);
     if (!attached->is_served)
         ebb__attach_warn(NULL, "no thread can be started: a GPU gets no plans");
 }

@@ -70,6 +70,9 @@ struct ebb_join_orders {
 };
 /* Takes the next message, if there is one. Returns false if the parent is gone. */
 bool ebb__join_serve(int channel, const struct ebb_join_orders *orders, void *context);
+/* thread.c: starts a detached thread that takes no signal of the program. False, with errno, if it
+ * cannot be started. */
+bool ebb__join_start_thread(void *(*function)(void *), void *argument);
 /* Sends a warning for the person who runs the program. Thread-safe. */
 void ebb__join_warn(int channel, const char *message);
 

@@ -68,7 +68,7 @@ bool ebb__stacks_start(struct ebb_runtime *runtime, struct ebb_device_range aren
     for (size_t i = 0; i < LETTERS;
          i++) /* in the child of a fork: letters of the forking process's threads */
         atomic_store(&letters[i].state, LETTER_FREE);
-    if (!ebb__shim_start_thread(keeper, runtime))
+    if (!ebb__join_start_thread(keeper, runtime))
         return false;
     atomic_store(&ebb__stacks_first, arena.base);
     atomic_store(&ebb__stacks_last, arena.base + arena.bytes);

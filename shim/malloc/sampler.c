@@ -28,5 +28,5 @@ static void *sample(void *argument)
 
 bool ebb__shim_start_sampler(struct ebb_ring *ring)
 {
-    return ebb__shim_start_thread(sample, &ring->counters);
+    return ebb__join_start_thread(sample, &ring->counters);
 }

@@ -131,7 +131,7 @@ bool ebb__shim_start_threads(struct ebb_runtime *runtime)
     /* The last thread works at once. The others do nothing until the runtime is used. */
     bool good = ebb__shim_start_sampler(ebb__shim.ring) &&
                 ebb__stacks_start(runtime, ebb__shim.device.layout.arena) &&
-                ebb__shim_start_thread(service, runtime);
+                ebb__join_start_thread(service, runtime);
     if (good)
         ebb__shim_hide_threads(ebb__runtime_thread_count(runtime) + 3);
     return good;

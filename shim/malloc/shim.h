@@ -146,10 +146,8 @@ void ebb__shim_watch_ending(struct ebb_counters *own);
 void ebb__shim_warn(const char *message);
 /* atfork.c: registers these handlers. May be called any number of times. */
 void ebb__shim_register_fork(void);
-/* threads.c: starts a thread that takes no signals. Returns false on failure. */
-bool ebb__shim_start_thread(void *(*function)(void *), void *argument);
-/* Subtracts `count` threads of Ebb from libc's count. The process then ends without waiting for
- * them. */
+/* threads.c: subtracts `count` threads of Ebb from libc's count. The process then ends without
+ * waiting for them. */
 void ebb__shim_hide_threads(unsigned count);
 /* True if the caller is the program's only thread. */
 bool ebb__shim_is_last_thread(void);

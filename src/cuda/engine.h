@@ -147,7 +147,5 @@ void ebb__cuda_rename(struct ebb_cuda *engine, const struct ebb_renaming *renami
 void ebb__cuda_set_trace(struct ebb_cuda *engine, enum ebb_observe observe, uint64_t allocations);
 void ebb__cuda_trim(struct ebb_cuda *engine);
 void ebb__cuda_shrink(struct ebb_cuda *engine, uint64_t bytes);
-/* The program marks an iteration, a layer or a phase. */
-void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value);
 
 #endif

@@ -169,11 +169,3 @@ void ebb__cuda_shrink(struct ebb_cuda *engine, uint64_t bytes)
     ebb__room_shrink(&engine->room, bytes);
     ebb__cuda_unlock(engine);
 }
-
-void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark kind, uint64_t value)
-{
-    if (!ebb__cuda_lock(engine))
-        return;
-    mark(engine, kind, value);
-    ebb__cuda_unlock(engine);
-}

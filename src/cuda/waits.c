@@ -13,24 +13,27 @@ static void count_stall(struct ebb_cuda *engine, uint64_t since_ns)
     atomic_fetch_add(&engine->config.ring->counters.stall_ns, ebb__now_ns() - since_ns);
 }
 
-/* On devices without waits on memory. An arrival always comes: the mover has patience, not more. */
-void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
+static void wait_until(struct ebb_cuda *engine,
+                       bool (*holds)(const struct cuda_mover *mover, uint32_t arrival),
+                       uint32_t arrival)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t since_ns = ebb__now_ns();
-    while (!ebb__mover_is_over(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
+    while (!holds(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
         nanosleep(&pause, NULL);
     count_stall(engine, since_ns);
+}
+
+/* On devices without waits on memory. An arrival always comes: the mover has patience, not more. */
+void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival)
+{
+    wait_until(engine, ebb__mover_is_over, arrival);
 }
 
 /* Its transfer is queued soon, unless it waits for memory. */
 void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    uint64_t since_ns = ebb__now_ns();
-    while (!ebb__mover_is_issued(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
-        nanosleep(&pause, NULL);
-    count_stall(engine, since_ns);
+    wait_until(engine, ebb__mover_is_issued, arrival);
 }
 
 /* Evictions wait for work that was queued before. If that waits for this one, patience ends it. */

@@ -129,7 +129,7 @@ static void lifetime_set(const struct reader *reader, uint32_t index)
         out->span++;
 }
 
-static void order_set(struct ebb_operations *made)
+void ebb__operations_order(struct ebb_operations *made)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < made->use_count; i++)
@@ -169,7 +169,7 @@ enum ebb_status ebb__operations_make(const struct ebb_model *model,
     for (uint32_t b = 0; ok && b < made.block_count; b++)
         lifetime_set(&reader, b);
     if (ok)
-        order_set(&made);
+        ebb__operations_order(&made);
     free(reader.operation_of);
     free(reader.use_of);
     if (!ok) {

@@ -56,6 +56,9 @@ EBB_NODISCARD enum ebb_status ebb__operations_make(const struct ebb_model *model
                                                    struct ebb_operations *operations,
                                                    struct ebb_error *error);
 void ebb__operations_fini(struct ebb_operations *operations);
+/* Fills in the order of uses, by block: first those at or after its allocation, then those beyond
+ * the iteration's end. Uses and blocks are there; the blocks' use_count is 0. O(uses + blocks). */
+void ebb__operations_order(struct ebb_operations *operations);
 
 /* The use number `at` of a block, in order. */
 static inline const struct ebb_use *ebb__block_use(const struct ebb_operations *operations,

@@ -30,30 +30,6 @@ bool ebb__tier_plan_init(struct ebb_tier_plan *plan, const struct ebb_operations
     return ok;
 }
 
-bool ebb__tier_plan_copy(const struct ebb_tier_plan *plan, struct ebb_tier_plan *copy)
-{
-    size_t bytes = ((size_t)plan->block_count + 1) * sizeof(uint32_t);
-    uint32_t **places[4];
-    *copy = *plan;
-    copy->stays.capacity = plan->stays.count + 1;
-    copy->stays.items = malloc(copy->stays.capacity * sizeof *copy->stays.items);
-    bool ok = copy->stays.items != NULL;
-    for (int i = 0; i < 4; i++) {
-        uint32_t **place = arrays(copy, places)[i], *from = *place;
-        *place = malloc(bytes);
-        ok = ok && *place;
-        if (*place)
-            memcpy(*place, from, bytes);
-    }
-    if (!ok) {
-        ebb__tier_plan_fini(copy);
-        return false;
-    }
-    if (plan->stays.count)
-        memcpy(copy->stays.items, plan->stays.items, plan->stays.count * sizeof *plan->stays.items);
-    return true;
-}
-
 void ebb__tier_plan_fini(struct ebb_tier_plan *plan)
 {
     uint32_t **places[4];

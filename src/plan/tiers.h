@@ -59,8 +59,6 @@ struct ebb_tier_plan {
 
 /* Makes an empty plan. Returns false if out of memory. */
 bool ebb__tier_plan_init(struct ebb_tier_plan *plan, const struct ebb_operations *operations);
-/* Makes a copy. Returns false if out of memory; *copy is then empty. */
-bool ebb__tier_plan_copy(const struct ebb_tier_plan *plan, struct ebb_tier_plan *copy);
 void ebb__tier_plan_fini(struct ebb_tier_plan *plan);
 
 /* Adds a stay. Stays of one block are added in order of occurrence since its allocation; stays of

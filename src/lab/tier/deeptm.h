@@ -62,8 +62,6 @@ void ebb__deeptm_fini(struct ebb_deeptm *it);
 /* Puts a block into the state, or takes it out. Its path is in `uses`. */
 void ebb__deeptm_place(struct ebb_deeptm *it, uint32_t block);
 void ebb__deeptm_remove(struct ebb_deeptm *it, uint32_t block);
-/* Time of the iteration as far as the state knows it, ns. O(operations). */
-double ebb__deeptm_ns(const struct ebb_deeptm *it);
 /* The stays of all blocks. Closes the plan. */
 EBB_NODISCARD enum ebb_status ebb__deeptm_plan(const struct ebb_deeptm *it,
                                                struct ebb_tier_plan *plan, struct ebb_error *error);

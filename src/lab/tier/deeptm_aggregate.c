@@ -116,27 +116,6 @@ static void uses_merge(const struct ebb_operations *operations, const uint32_t *
     }
 }
 
-/* The order of uses by block, as in the original. */
-static void order_merge(struct ebb_operations *made)
-{
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < made->use_count; i++)
-        made->blocks[made->uses[i].block].use_count++;
-    for (uint32_t b = 0; b < made->block_count; b++) {
-        made->blocks[b].first_use = at;
-        at += made->blocks[b].use_count;
-        made->blocks[b].use_count = 0;
-    }
-    for (int wrapped = 0; wrapped < 2; wrapped++) {
-        for (uint32_t i = 0; i < made->use_count; i++) {
-            struct ebb_operation_block *block = &made->blocks[made->uses[i].block];
-            bool is_wrapped = !block->persistent && made->uses[i].operation < block->first;
-            if (is_wrapped == (wrapped == 1))
-                made->order[block->first_use + block->use_count++] = i;
-        }
-    }
-}
-
 enum ebb_status ebb__deeptm_merge(const struct ebb_operations *operations,
                                   struct ebb_deeptm_merged *merged, struct ebb_error *error)
 {
@@ -162,7 +141,7 @@ enum ebb_status ebb__deeptm_merge(const struct ebb_operations *operations,
         block->first_use = block->use_count = 0;
     }
     uses_merge(operations, merged->merged_of, made);
-    order_merge(made);
+    ebb__operations_order(made);
     return EBB_OK;
 }
 

@@ -137,14 +137,6 @@ void ebb__deeptm_remove(struct ebb_deeptm *it, uint32_t block)
     block_change(it, block, -1);
 }
 
-double ebb__deeptm_ns(const struct ebb_deeptm *it)
-{
-    double sum = it->wait_ns + it->latency_ns;
-    for (uint32_t i = 0; i < it->operations->count; i++)
-        sum += ebb__deeptm_operation_ns(it, i, it->operand_ns[i]);
-    return sum;
-}
-
 static int by_first(const void *left, const void *right)
 {
     const struct ebb_stay *a = left, *b = right;

@@ -1,0 +1,25 @@
+/* Threads of Ebb's own in a program. */
+#include "join.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+#define STACK_BYTES ((size_t)256 << 10)
+
+bool ebb__join_start_thread(void *(*function)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    int why = pthread_create(&thread, &attributes, function, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    errno = why;
+    return why == 0;
+}
