@@ -40,7 +40,9 @@ class Fallbacks(Launch):
         if same:
             self.assertEqual(plain.stderr, result.stderr)
         self.assertEqual(device_of(device or DEVICES[refused]), figures["device"])
-        if code == 0 and figures["device"] != "none":
+        # Two threads may have their peaks one after the other.
+        is_above = "--threads" not in program or figures["unmanaged_peak_bytes"] > budget_mib * MIB
+        if code == 0 and figures["device"] != "none" and is_above:
             self.assertGreater(figures["moved_out_bytes"], 0)
         if code == 0 and figures["device"] != "none" and fits:
             exceeded = figures["peak_resident_bytes"] > budget_mib * MIB

@@ -13,6 +13,17 @@ uint64_t ebb__budget_peak(const struct process *process)
     return atomic_load(&counters->peak_live_bytes) + atomic_load(&counters->unmanaged_bytes);
 }
 
+/* A scaled profile is planned before this run has reached its peak. Its model has it. */
+static uint64_t expected_peak(const struct process *process)
+{
+    const struct recall *recall = &process->recall;
+    uint64_t seen = ebb__budget_peak(process);
+    if (!recall->is_scaled || recall->profile.iteration_count == 0)
+        return seen;
+    uint64_t scaled = recall->profile.iterations[0].model.peak_bytes;
+    return scaled > seen ? scaled : seen;
+}
+
 static uint64_t share_of_peak(const struct ebb_parent *parent, uint64_t peak_bytes)
 {
     return (uint64_t)(parent->options.budget_fraction * (double)peak_bytes);
@@ -21,7 +32,7 @@ static uint64_t share_of_peak(const struct ebb_parent *parent, uint64_t peak_byt
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process)
 {
     return process->memory->budget.state == BUDGET_OPEN
-               ? share_of_peak(parent, ebb__budget_peak(process))
+               ? share_of_peak(parent, expected_peak(process))
                : atomic_load(&process->memory->ledger->budget_bytes);
 }
 
@@ -80,7 +91,7 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
 {
     if (process->memory->budget.state != BUDGET_OPEN)
         return;
-    enter(&process->memory->budget, BUDGET_SHARED, process, ebb__budget_peak(process));
+    enter(&process->memory->budget, BUDGET_SHARED, process, expected_peak(process));
     atomic_store(&process->memory->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
     process->budget_event = process->stream.steps.events;
