@@ -6,8 +6,8 @@ it likes. A program that skips some of its tests (cmocka, unittest) prints such 
 them. A skip is expected only if this machine lacks NAME. This script checks that itself. Any other
 skip is a failure, so no test can be lost unnoticed.
 
-Two tests run at a time. Those that need the machine for themselves run alone (RUN_SERIAL in
-tests/CMakeLists.txt). The last line printed is 'N passed, N failed, N skipped'.
+Two tests run at a time. tests/CMakeLists.txt says which of them depend on their pace, or need the
+machine for themselves. The last line printed is 'N passed, N failed, N skipped'.
 """
 import argparse
 import ctypes

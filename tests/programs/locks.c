@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
-#define ROUNDS 6
+#define ROUNDS 3
 #define BLOCKS 8
 #define BLOCK_BYTES (MIB / 4)
 
