@@ -184,6 +184,25 @@ static void test_training_loop(void **state)
     }
 }
 
+/* Attention packs a matrix for each head, in a block of its own. Most allocations are that loop's,
+ * and it covers the first iteration as well. */
+static void a_loop_that_covers_more_is_none(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    loop.temporaries = 1500;
+    for (size_t i = 0; i < 5; i++)
+        iterate(&loop, i);
+    struct ebb_analysis analysis;
+    struct ebb_error error;
+    assert_int_equal(ebb__analyse(span_of(&loop), &analysis, &error), EBB_OK);
+    assert_int_equal(analysis.iterations, 4); /* the first one allocates momentum */
+    assert_int_equal(analysis.period_events, CLOCK_EVENTS + 3000);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&loop.events);
+}
+
 /* Frees at the end of the program are not part of its last iteration. */
 static void test_end_of_program(void **state)
 {
@@ -849,6 +868,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_no_program_has_is_refused),
         cmocka_unit_test(test_training_loop),
+        cmocka_unit_test(a_loop_that_covers_more_is_none),
         cmocka_unit_test(test_times_of_untraced),
         cmocka_unit_test(test_end_of_program),
         cmocka_unit_test(test_large_serials),

@@ -205,6 +205,14 @@ class Budgets(Launch):
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertLessEqual(summary["budget_from_iteration"], summary["iterations"])
 
+    def test_a_loop_of_one_block_is_none(self):
+        """It is most of the allocations, and repeats more often in a row than is waited for."""
+        summary, _ = self.run_cycle("--budget", "30M",
+                                    args=["--iterations", "16", "--loops", "168", "--work", "2"])
+        self.assertGreater(summary["planned_from_iteration"], 0)
+        self.assertGreater(summary["planned_iterations"], 4)
+        self.assertLess(summary["mismatches"], 10)  # 48 if the loop is planned
+
     def test_none_given(self):
         summary, _ = self.run_cycle()
         self.assertGreater(summary["budget_bytes"], 100 * MIB)

@@ -85,6 +85,31 @@ static bool same_template(const struct ebb_template *a, const struct ebb_templat
     return a->kind == b->kind && a->period_symbols == b->period_symbols && a->hash == b->hash;
 }
 
+/* A loop inside of the iteration may cover more of the trace, as it began before anything else
+ * repeated. So an iteration that contains a loop at least twice needs half of its weight only. */
+static bool is_better(const struct choice *one, const struct choice *other)
+{
+    const struct choice *longer = one, *shorter = other;
+    if (one->repetition.period_symbols < other->repetition.period_symbols) {
+        longer = other;
+        shorter = one;
+    }
+    bool same_kind = one->repetition.kind == other->repetition.kind;
+    if (!same_kind || longer->windows.count < 2 || shorter->windows.count < 2)
+        return one->weight > other->weight;
+    size_t first = longer->windows.items[0].first, inside = 0;
+    size_t last = longer->windows.items[longer->windows.count - 1].last;
+    for (size_t i = 0; i < shorter->windows.count && inside < 2; i++) {
+        const struct ebb_window *window = &shorter->windows.items[i];
+        inside += window->first >= first && window->last <= last;
+    }
+    bool contains =
+        inside >= 2 && longer->repetition.period_symbols >= 2 * shorter->repetition.period_symbols;
+    if (!contains || 2 * longer->weight < shorter->weight)
+        return one->weight > other->weight;
+    return one == longer;
+}
+
 /* Takes the best repetition of a kind if it is better than the choice so far. */
 static bool choose_among(const struct ebb_stream *stream, enum ebb_symbol_kind kind,
                          struct choice *choice)
@@ -111,11 +136,11 @@ static bool choose_among(const struct ebb_stream *stream, enum ebb_symbol_kind k
             return false;
         }
         size_t weight = covered(&found) * (kind == EBB_SYMBOL_ACCESS ? 1 : 2);
-        if (weight <= choice->weight)
+        struct choice other = {all[i], made, found, weight};
+        if (!is_better(&other, choice))
             continue;
-        windows_vec swap = choice->windows;
-        *choice = (struct choice){all[i], made, found, weight};
-        found = swap;
+        found = choice->windows;
+        *choice = other;
     }
     ebb_vec_free(&found);
     return true;

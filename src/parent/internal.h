@@ -102,6 +102,7 @@ struct learning {
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     uint64_t names_ns;     /* do not look for the names of lasting blocks before */
     bool unproven;         /* the planned iteration has not been whole twice in a row */
+    bool slight;           /* the planned iteration touches little of the memory */
     bool exactly;          /* each use is observed: without that, no plan fits */
     struct gaps gaps;
 };

@@ -28,7 +28,9 @@ static bool has_even_events(const struct process *process)
  * but it ends with the last layer. If a loop repeats long enough without a break, it counts as
  * the iteration, whatever it touches. Not so if the program announces its uses: all are known then,
  * and a network may have any number of layers. */
-static bool is_worth_planning(const struct process *process, const struct ebb_model *model)
+enum worth { WORTH_NOTHING, WORTH_LITTLE, WORTH_A_PLAN };
+
+static enum worth worth_of(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0, lasting = 0, used = 0;
     for (uint32_t i = 0; i < model->block_count; i++) {
@@ -49,21 +51,26 @@ static bool is_worth_planning(const struct process *process, const struct ebb_mo
     bool most = touched * 2 >= all && evident;
     bool is_announced = process->memory->is_device && ebb__model_announced(model);
     if (is_announced && !has_even_events(process))
-        return false;
+        return WORTH_NOTHING;
     if (most && (used * 2 >= lasting || lasting * 4 <= model->peak_bytes))
-        return true;
+        return WORTH_A_PLAN;
     if (is_announced)
-        return false;
-    return (most && in_a_row >= ebb__tuning()->loop_iterations) ||
-           in_a_row >= ebb__tuning()->patience_iterations;
+        return WORTH_NOTHING;
+    if (most && in_a_row >= ebb__tuning()->loop_iterations)
+        return WORTH_A_PLAN;
+    bool is_patient = in_a_row >= ebb__tuning()->patience_iterations &&
+                      in_a_row * ebb__model_iteration_ns(model) >= ebb__tuning()->patience_ns;
+    return is_patient ? WORTH_LITTLE : WORTH_NOTHING;
 }
 
 /* A planned iteration is held once it has been whole twice in a row. An iteration that was believed
- * early may still turn out to be none. */
+ * early may still turn out to be none. One that touches little is replaced by any that contains
+ * it. */
 static void hold(struct process *process)
 {
     struct ebb_watch *watch = process->stream.watch;
-    if (ebb__watch_is_held(watch) || ebb__parent_seen(process).in_a_row < 2)
+    if (process->learning.slight || ebb__watch_is_held(watch) ||
+        ebb__parent_seen(process).in_a_row < 2)
         return;
     ebb__watch_hold(watch);
     if (process->learning.unproven || ebb__watch_is_held(watch))
@@ -100,12 +107,13 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         /* The trace has two iterations with accesses. Later iterations show times without
          * observation. */
         if (ebb__parent_seen(process).traced >= 2 && model.has_accesses &&
-            is_worth_planning(process, &model)) {
+            worth_of(process, &model) != WORTH_NOTHING) {
             ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             ebb__phase_set(&process->phase, PHASE_FOLLOWED);
         }
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
-    } else if (model.has_accesses && is_worth_planning(process, &model)) {
+    } else if (model.has_accesses && worth_of(process, &model) != WORTH_NOTHING) {
+        process->learning.slight = worth_of(process, &model) == WORTH_LITTLE;
         process->learning.attempted_at = SIZE_MAX; /* without a plan it is tried again */
         if (ebb__parent_plan(parent, process, &model, 0)) {
             bool reactive = parent->options.policy->reactive;
