@@ -2,6 +2,7 @@
 #include "lab/import/import.h"
 #include "command.h"
 #include "options.h"
+#include "output.h"
 #include "progress.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ static void print_kinds(FILE *out)
         fprintf(out, "  %-14s %s\n", importers[i].name, importers[i].does);
 }
 
-static enum ebb_status write_trace(const char *path, const struct ebb_trace *trace,
-                                   struct ebb_error *error)
+static enum ebb_status write_events(const char *path, const struct ebb_trace *trace,
+                                    struct ebb_error *error)
 {
     struct ebb_trace_writer *writer;
     enum ebb_status status = ebb__trace_writer_open(path, &trace->info, &writer, error);
@@ -27,9 +28,21 @@ static enum ebb_status write_trace(const char *path, const struct ebb_trace *tra
     return status ? status : closed;
 }
 
+static enum ebb_status write_trace(const char *path, bool force, const struct ebb_trace *trace,
+                                   struct ebb_error *error)
+{
+    struct ebb_output_part part;
+    enum ebb_status status = ebb__output_part_begin(path, &part, error);
+    if (status)
+        return status;
+    status = write_events(part.name, trace, error);
+    return ebb__output_part_end(&part, status, force, error);
+}
+
 struct options {
     const char *out;
     const char *device;
+    bool force;
 };
 
 static void print_notes(const struct ebb_import_request *request)
@@ -44,7 +57,12 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "FILE",
      .offset = offsetof(struct options, out),
-     .help = "where to write; an existing file is replaced"},
+     .help = "where to write"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = EBB_OPTION_FLAG,
+     .offset = offsetof(struct options, force),
+     .help = "replace a file that exists"},
     {.name = "device",
      .kind = EBB_OPTION_TEXT,
      .argument = "NAME",
@@ -80,13 +98,16 @@ int ebb__cmd_import(int argc, char **argv)
     struct ebb_error error = {0};
     struct ebb_trace trace;
     struct ebb_import_request request = {.name = argv[optind + 1], .device = options.device};
+    enum ebb_status status = ebb__output_check(options.out, options.force, &error);
+    if (status)
+        return ebb__command_fail("import", &error);
     ebb__progress_begin("import");
     ebb__progress_say("reading %s", request.name);
-    enum ebb_status status = ebb__import(importer, &request, &trace, &error);
+    status = ebb__import(importer, &request, &trace, &error);
     if (!status)
         ebb__progress_say("writing %s", options.out);
     if (!status)
-        status = write_trace(options.out, &trace, &error);
+        status = write_trace(options.out, options.force, &trace, &error);
     ebb__progress_end();
     if (!status)
         print_notes(&request);

@@ -168,7 +168,7 @@ const struct ebb_option ebb__offline_options[] = {
      .letter = 'f',
      .kind = EBB_OPTION_FLAG,
      AT(force),
-     .commands = COMPARE,
+     .commands = PLAN | COMPARE | PACK,
      .help = "replace files that exist"},
     {.name = "tune",
      .kind = EBB_OPTION_TUNE,

@@ -23,10 +23,18 @@ static enum ebb_status refuse(const char *path, struct ebb_error *error)
     return EBB_ERR_IO;
 }
 
-/* A device, a pipe or a socket: renaming another file to its name would destroy it. */
+static bool begins(const char *path, const char *head)
+{
+    return strncmp(path, head, strlen(head)) == 0;
+}
+
+/* A device, a pipe or a socket: renaming another file to its name would destroy it. The names of
+ * descriptors, /dev/stdout too, may be links to a file, which somebody has opened. */
 static bool is_special(const char *path)
 {
     struct stat found;
+    if (begins(path, "/dev/std") || begins(path, "/dev/fd/") || begins(path, "/proc/"))
+        return stat(path, &found) == 0;
     return stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
 }
 
@@ -80,15 +88,6 @@ static int write_all(int descriptor, const char *text, size_t size)
     return 0;
 }
 
-static int write_special(const struct ebb_output *output)
-{
-    int descriptor = open(output->path, O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return errno;
-    int failed = write_all(descriptor, output->text, output->size);
-    return close(descriptor) != 0 && !failed ? errno : failed;
-}
-
 /* Gives the finished file its name. Without `force` it must be free. */
 static int rename_to(const char *part, const char *path, bool force)
 {
@@ -103,23 +102,96 @@ static int rename_to(const char *part, const char *path, bool force)
     return rename(part, path) ? errno : 0;
 }
 
-static int write_beside(const struct ebb_output *output, bool force)
+/* Returns 0, or the error number. */
+static int part_begin(const char *path, struct ebb_output_part *part)
 {
-    char part[PATH_MAX];
-    if (snprintf(part, sizeof part, "%s.%ld.part", output->path, (long)getpid()) >=
-        (int)sizeof part)
+    sigset_t signals;
+    bool special = is_special(path);
+    /* A link to a file stays a link. What does not exist, or is no link, has its own name. */
+    if (special || !realpath(path, part->path))
+        if (snprintf(part->path, sizeof part->path, "%s", path) >= (int)sizeof part->path)
+            return ENAMETOOLONG;
+    if (special)
+        memcpy(part->name, part->path, sizeof part->name);
+    else if (snprintf(part->name, sizeof part->name, "%s.%ld.part", part->path, (long)getpid()) >=
+             (int)sizeof part->name)
         return ENAMETOOLONG;
-    int descriptor = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, &signals, &part->signals);
+    return 0;
+}
+
+static int part_end(struct ebb_output_part *part, bool whole, bool force)
+{
+    int failed = 0;
+    if (strcmp(part->name, part->path) != 0) {
+        failed = whole ? rename_to(part->name, part->path, force) : 0;
+        if (failed || !whole)
+            unlink(part->name);
+    }
+    sigprocmask(SIG_SETMASK, &part->signals, NULL);
+    return failed;
+}
+
+/* Returns 0, or the error number. */
+static int write_part(const struct ebb_output_part *part, const char *text, size_t size)
+{
+    bool in_place = strcmp(part->name, part->path) == 0;
+    int descriptor =
+        open(part->name, O_WRONLY | O_CLOEXEC | (in_place ? O_APPEND : O_CREAT | O_EXCL), 0666);
+    if (descriptor < 0)
+        return errno;
+    int failed = write_all(descriptor, text, size);
+    return close(descriptor) != 0 && !failed ? errno : failed;
+}
+
+/* Returns 0, or the error number. */
+static int overwrite(const struct ebb_output *output)
+{
+    int descriptor = open(output->path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     if (descriptor < 0)
         return errno;
     int failed = write_all(descriptor, output->text, output->size);
-    if (close(descriptor) != 0 && !failed)
+    if (failed && ftruncate(descriptor, 0) != 0)
         failed = errno;
-    if (!failed)
-        failed = rename_to(part, output->path, force);
+    return close(descriptor) != 0 && !failed ? errno : failed;
+}
+
+static int write_output(const struct ebb_output *output, bool force)
+{
+    struct ebb_output_part part;
+    if (output->in_place && !is_special(output->path) && access(output->path, F_OK) == 0)
+        return overwrite(output);
+    int failed = part_begin(output->path, &part);
     if (failed)
-        unlink(part);
-    return failed;
+        return failed;
+    failed = write_part(&part, output->text, output->size);
+    int renamed = part_end(&part, !failed, force);
+    return failed ? failed : renamed;
+}
+
+enum ebb_status ebb__output_part_begin(const char *path, struct ebb_output_part *part,
+                                       struct ebb_error *error)
+{
+    int failed = part_begin(path, part);
+    signal(SIGXFSZ, SIG_IGN);
+    return failed ? fail(path, strerror(failed), error) : EBB_OK;
+}
+
+enum ebb_status ebb__output_part_end(struct ebb_output_part *part, enum ebb_status status,
+                                     bool force, struct ebb_error *error)
+{
+    int failed = part_end(part, status == EBB_OK, force);
+    if (failed == EEXIST)
+        return refuse(part->path, error);
+    if (failed)
+        return fail(part->path, strerror(failed), error);
+    if (status && error && begins(part->name, error->what)) /* who wrote it knows no other name */
+        snprintf(error->what, sizeof error->what, "%.*s", (int)sizeof error->what - 1, part->path);
+    return status;
 }
 
 enum ebb_status ebb__output_flush(bool written, struct ebb_error *error)
@@ -137,9 +209,7 @@ enum ebb_status ebb__output_close(struct ebb_output *output, bool force, struct 
     if (!path)
         return ebb__output_flush(true, error);
     bool whole = fflush(output->stream) == 0 && !ferror(output->stream);
-    int failed = !whole             ? ENOMEM
-                 : is_special(path) ? write_special(output)
-                                    : write_beside(output, force);
+    int failed = whole ? write_output(output, force) : ENOMEM;
     ebb__output_discard(output);
     if (failed == EEXIST)
         return refuse(path, error);

@@ -7,12 +7,19 @@
  *     status = ebb__output_close(&output, force, &error);
  *
  * The text lies in memory until the file is closed. It is written beside the file and renamed, so
- * that no failure leaves half a file. */
+ * that no failure leaves half a file. A file that another part writes by its name:
+ *
+ *     status = ebb__output_part_begin(path, &part, &error);
+ *     ... write part.name ...
+ *     status = ebb__output_part_end(&part, status, force, &error);
+ */
 #ifndef EBB_CLI_OUTPUT_H
 #define EBB_CLI_OUTPUT_H
 
 #include "base/status.h"
 
+#include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +29,16 @@ struct ebb_output {
     FILE *stream;
     char *text;
     size_t size;
+    /* To be set after opening. A file that exists is written in place, for readers that have it
+     * open. It is empty if that fails. */
+    bool in_place;
+};
+
+/* A file under way. In between, INT, TERM and HUP wait, so that they leave no half a file. */
+struct ebb_output_part {
+    char path[PATH_MAX]; /* what `path` names: a symbolic link is followed */
+    char name[PATH_MAX]; /* to write; equal to `path` if that is no plain file */
+    sigset_t signals;    /* blocked before */
 };
 
 /* EBB_ERR_IO if the file exists and is not to be replaced, or its folder cannot be written. */
@@ -34,6 +51,13 @@ EBB_NODISCARD enum ebb_status ebb__output_open(const char *path, struct ebb_outp
 /* Writes the file. A device or a pipe is written in place. Releases *output in any case. */
 EBB_NODISCARD enum ebb_status ebb__output_close(struct ebb_output *output, bool force,
                                                 struct ebb_error *error);
+/* EBB_ERR_IO. Names the part; creates nothing. Signals wait until the end of it. */
+EBB_NODISCARD enum ebb_status ebb__output_part_begin(const char *path, struct ebb_output_part *part,
+                                                     struct ebb_error *error);
+/* Gives the part its name if `status` is EBB_OK, else removes it and returns `status`. */
+EBB_NODISCARD enum ebb_status ebb__output_part_end(struct ebb_output_part *part,
+                                                   enum ebb_status status, bool force,
+                                                   struct ebb_error *error);
 /* Ends what was printed to standard output. EBB_ERR_IO with a remedy if it could not be written, or
  * if `written` is false. */
 EBB_NODISCARD enum ebb_status ebb__output_flush(bool written, struct ebb_error *error);

@@ -201,22 +201,21 @@ static enum ebb_status capacity_check(const struct options *options, const struc
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static enum ebb_status csv_write(const char *path, const struct input *input,
+static enum ebb_status csv_write(const struct ebb_offline *given, const struct input *input,
                                  const struct ebb_pool_solution *solution, struct ebb_error *error)
 {
-    FILE *out = fopen(path, "w");
-    if (!out)
-        return ebb__fail(error, EBB_ERR_IO, path, "cannot be written");
-    fputs("id,lower,upper,size,offset\n", out);
+    struct ebb_output output;
+    enum ebb_status status = ebb__output_open(given->out_path, &output, error);
+    if (status)
+        return status;
+    fputs("id,lower,upper,size,offset\n", output.stream);
     for (uint32_t i = 0; i < solution->count; i++) {
         const struct ebb_pool_buffer *item = &input->problem.buffers[i];
-        name_print(out, input, i);
-        fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", item->lower, item->upper,
-                item->size_bytes, solution->offsets[i]);
+        name_print(output.stream, input, i);
+        fprintf(output.stream, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", item->lower,
+                item->upper, item->size_bytes, solution->offsets[i]);
     }
-    bool failed = ferror(out);
-    failed = fclose(out) != 0 || failed;
-    return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
+    return ebb__output_close(&output, given->force, error);
 }
 
 /* For one iteration on the circle, blocks may have a lower load than their buffers, which exist for
@@ -293,7 +292,7 @@ static enum ebb_status pack(const struct options *options, const struct input *i
         status = ebb__check_packing(&input->problem, &solution, error);
     ebb__progress_end();
     if (!status && options->given.out_path)
-        status = csv_write(options->given.out_path, input, &solution, error);
+        status = csv_write(&options->given, input, &solution, error);
     if (!status) {
         bool written = true;
         if (options->given.json)
@@ -315,6 +314,9 @@ int ebb__cmd_pack(int argc, char **argv)
         return exit_code;
     struct ebb_error error = {0};
     struct input input;
+    const struct ebb_offline *given = &options.given;
+    if (given->out_path && ebb__output_check(given->out_path, given->force, &error))
+        return ebb__command_fail("pack", &error);
     ebb__progress_begin("pack");
     ebb__progress_say("reading %s", options.file);
     enum ebb_status status = input_load(&options, &input, &error);

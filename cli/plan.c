@@ -8,6 +8,7 @@
 #include "load.h"
 #include "offline.h"
 #include "options.h"
+#include "output.h"
 #include "planning.h"
 #include "progress.h"
 #include "tune.h"
@@ -109,7 +110,8 @@ static void json_rules(json_t *root, const struct ebb_plan_rules *rules)
     json_object_set_new(root, "keeps_all", json_boolean(rules->keeps_all));
 }
 
-static enum ebb_status plan_write(const char *path, const struct ebb_planned *planned,
+static enum ebb_status plan_write(const struct ebb_offline *options,
+                                  const struct ebb_planned *planned,
                                   const struct ebb_bounds *bounds, struct ebb_error *error)
 {
     const struct ebb_plan_request *request = &planned->request;
@@ -156,9 +158,16 @@ static enum ebb_status plan_write(const char *path, const struct ebb_planned *pl
     if (plan->rules.passive)
         json_object_set_new(root, "passive_least_bytes",
                             json_bytes(plan->rules.passive_least_bytes));
-    int failed = json_dump_file(root, path, JSON_INDENT(1));
+    struct ebb_output output;
+    enum ebb_status status = ebb__output_open(options->out_path, &output, error);
+    if (!status && json_dumpf(root, output.stream, JSON_INDENT(1)) == 0)
+        status = ebb__output_close(&output, options->force, error);
+    else if (!status) {
+        ebb__output_discard(&output);
+        status = ebb__fail(error, EBB_ERR_MEMORY, options->out_path, "no memory for it");
+    }
     json_decref(root);
-    return failed ? ebb__fail(error, EBB_ERR_IO, path, "cannot be written") : EBB_OK;
+    return status;
 }
 
 static void print_json(const struct ebb_plan *plan, const struct ebb_bounds *bounds)
@@ -251,7 +260,7 @@ static enum ebb_status plan_model(const struct ebb_offline *options,
         status = ebb__lab_bounds(&request, plan, options->zero_stall, &bounds, error);
     ebb__progress_end();
     if (!status && options->out_path)
-        status = plan_write(options->out_path, &planned, &bounds, error);
+        status = plan_write(options, &planned, &bounds, error);
     if (!status) {
         if (options->json)
             print_json(plan, &bounds);
@@ -277,6 +286,8 @@ int ebb__cmd_plan(int argc, char **argv)
         return ebb_status_exit_code(EBB_ERR_ARGUMENT);
     struct ebb_error error = {0};
     struct ebb_loaded loaded;
+    if (options.out_path && ebb__output_check(options.out_path, options.force, &error))
+        return ebb__command_fail("plan", &error);
     ebb__progress_begin("plan");
     enum ebb_status status = ebb__load(argv[optind], EBB_LOAD_ACCESSES, &loaded, &error);
     if (!status)

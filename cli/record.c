@@ -26,7 +26,7 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "FILE",
      AT(serving.record_path),
-     .help = "the trace (.ebbt)"},
+     .help = "the trace (.ebbt), written as CMD runs; a file that exists is replaced"},
     {.name = "device",
      .kind = EBB_OPTION_WORD,
      .argument = "D",

@@ -4,6 +4,7 @@
 #include "gpu.h"
 #include "launch.h"
 #include "options.h"
+#include "output.h"
 #include "store_dir.h"
 #include "summary.h"
 
@@ -11,7 +12,6 @@
 #include "base/size.h"
 #include "store/store.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "FILE",
      AT(serving.record_path),
-     .help = "write a trace as well"},
+     .help = "write a trace as well; a file that exists is replaced"},
     {.name = "summary",
      .kind = EBB_OPTION_WORD,
      .argument = "WHEN",
@@ -97,7 +97,7 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "FILE",
      AT(summary_json),
-     .help = "the figures, as one JSON object"},
+     .help = "the figures, as one JSON object; a file that exists is replaced"},
     {.name = "strict",
      .kind = EBB_OPTION_FLAG,
      AT(strict),
@@ -180,26 +180,24 @@ static int parse(int argc, char **argv, struct run_options *run)
     return optind == argc ? wrong("%s", "no command given") : -1;
 }
 
-/* Opens the summary's file before CMD starts, so that a bad path wastes no training. */
-static FILE *open_summary(const struct run_options *run, int *failed)
+static void write_summary(const struct ebb_summary *summary, const char *path)
 {
-    if (!run->summary_json)
-        return NULL;
-    FILE *file = fopen(run->summary_json, "we");
-    if (!file) {
-        struct ebb_error error;
-        enum ebb_status status =
-            ebb__fail(&error, EBB_ERR_IO, run->summary_json, "%s", strerror(errno));
-        ebb__command_fail("run", &error);
-        *failed = status != EBB_OK;
+    struct ebb_output output;
+    struct ebb_error error;
+    enum ebb_status status = ebb__output_open(path, &output, &error);
+    if (!status) {
+        output.in_place = true;
+        ebb__summary_json(summary, output.stream);
+        status = ebb__output_close(&output, true, &error);
     }
-    return file;
+    if (status)
+        ebb__command_fail("run", &error); /* the exit code is that of CMD */
 }
 
-static void tell(const struct run_options *run, const struct ebb_summary *summary, FILE *json)
+static void tell(const struct run_options *run, const struct ebb_summary *summary)
 {
-    if (json)
-        ebb__summary_json(summary, json);
+    if (run->summary_json)
+        write_summary(summary, run->summary_json);
     if (!run->quiet && (run->summary == EBB_SUMMARY_ALWAYS ||
                         (run->summary == EBB_SUMMARY_AUTO && isatty(STDERR_FILENO))))
         ebb__summary_text(summary, stderr);
@@ -207,7 +205,7 @@ static void tell(const struct run_options *run, const struct ebb_summary *summar
 
 /* Runs the program under the parent. Returns how it ended. */
 static struct ebb_launch_result serve(const struct run_options *run, char **argv,
-                                      struct ebb_parent *parent, bool default_budget, FILE *json)
+                                      struct ebb_parent *parent, bool default_budget)
 {
     struct ebb_error error = {0};
     struct ebb_setting settings[EBB_MOST_SETTINGS];
@@ -241,7 +239,7 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
         fprintf(stderr, "ebb: run: the budget could not be kept\n");
         launched.exit_code = EBB_EXIT_OWN_FAILURE;
     }
-    tell(run, &summary, json);
+    tell(run, &summary);
     return launched;
 }
 
@@ -292,15 +290,13 @@ int ebb__cmd_run(int argc, char **argv)
     if (!chosen)
         run.serving.budget_bytes = run.is_cuda ? run.gpu.bytes / 10 * 9 : ebb__free_memory_budget();
     limit_to_gpu(&run);
-    int failed = 0;
-    FILE *json = open_summary(&run, &failed);
-    if (failed)
-        return EBB_EXIT_OWN_FAILURE;
     struct ebb_parent *parent;
-    if (ebb__parent_create(&run.serving, &parent, &error) != EBB_OK) {
+    /* A bad path of the summary is told before CMD starts, so that it wastes no training. */
+    if ((run.summary_json && ebb__output_check(run.summary_json, true, &error)) ||
+        ebb__parent_create(&run.serving, &parent, &error) != EBB_OK) {
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;
     }
-    struct ebb_launch_result launched = serve(&run, argv + optind, parent, !chosen, json);
+    struct ebb_launch_result launched = serve(&run, argv + optind, parent, !chosen);
     ebb__launch_exit(&launched);
 }

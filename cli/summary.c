@@ -303,6 +303,5 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
     json_object_set_new(object, "tuning", ebb__tune_json());
     json_dumpf(object, out, JSON_INDENT(2));
     fputc('\n', out);
-    fclose(out);
     json_decref(object);
 }

@@ -24,7 +24,7 @@ struct ebb_summary {
 
 bool ebb__summary_budget_exceeded(const struct ebb_summary *summary);
 void ebb__summary_text(const struct ebb_summary *summary, FILE *out);
-/* Writes `ebb.run/2` and closes `out`. */
+/* Writes `ebb.run/2`. */
 void ebb__summary_json(const struct ebb_summary *summary, FILE *out);
 
 #endif

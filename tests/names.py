@@ -11,10 +11,10 @@ ALLOCATORS = ["cnmem", "torch", "bfc", "glibc"]  # src/lab/peers/peer.c
 # Options of the commands that plan, in the order of cli/offline.c.
 SHARED = ["--machine", "--scale-time", "--store", "--smallest-block"]
 OPTIONS = {"plan": ["--budget", "--zero-stall", "--policy", *SHARED, "--time-limit", "--output",
-                    "--tune", "--json"],
+                    "--force", "--tune", "--json"],
            "simulate": ["--budget", *SHARED, "--tune", "--json"]}
 LAB_OPTIONS = {"compare": ["--budgets", "--policies", "--pools", "--plan", "--machine",
                            "--scale-time", "--at-slowdown", "--store", "--smallest-block", "--seeds",
                            "--time-limit", "--csv", "--plot", "--force", "--tune", "--json"],
                "pack": ["--plan", "--capacity", "--pool", "--period", "--time-limit", "--output",
-                        "--tune", "--json"]}
+                        "--force", "--tune", "--json"]}

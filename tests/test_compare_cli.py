@@ -210,14 +210,14 @@ class Compare(Case):
         plan = self.path("plan.json")
         for policy in ("ebb", "appobmem", "autoswap:vote", "fifo", "lru", "none"):
             made = self.json("plan", self.trace, "--machine", "pcie3", "--policy", policy,
-                             "--budget", "100%" if policy == "none" else "70%", "-o", plan)
+                             "--budget", "100%" if policy == "none" else "70%", "-fo", plan)
             seen = self.json("simulate", self.trace, plan)
             self.assertEqual(seen["schema"], "ebb.simulate/1")
             self.assertEqual(seen["machine"], "pcie3")
             for key in ("peak_bytes", "stall_ns", "iteration_ns", "moved_out_bytes",
                         "moved_in_bytes", "feasible", "budget_bytes"):
                 self.assertEqual(seen[key], made[key], (policy, key))
-        self.json("plan", self.trace, "--machine", "pcie5", "--budget", "70%", "-o", plan)
+        self.json("plan", self.trace, "--machine", "pcie5", "--budget", "70%", "-fo", plan)
         fast, slow = (self.json("simulate", self.trace, plan, "--machine", machine)
                       for machine in ("pcie5", "nvme"))
         self.assertLess(fast["stall_ns"], slow["stall_ns"])
@@ -429,7 +429,7 @@ class Harness(Case):
         for row in found["pools"]:
             self.assertGreaterEqual(row["height_bytes"], row["peak_bytes"])
             self.json("plan", self.net, "--machine", "pcie3", "--policy", row["policy"], "--budget",
-                      "70%", "-o", plan)
+                      "70%", "-fo", plan)
             if row["policy"] != "lru":  # its file has no absences
                 packed = self.json("pack", self.net, "--plan", plan, "--pool", row["pool"])
                 self.assertEqual(packed["height_bytes"], row["height_bytes"])

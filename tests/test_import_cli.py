@@ -104,10 +104,10 @@ class Import(unittest.TestCase):
         self.assertEqual(err.splitlines()[0], f"ebb: import: {source}: has several devices: "
                                               "cuda:0 (24 events), cuda:1 (6 events)")
         for device, blocks in (("cuda:0", 13), ("cuda:1", 4), ("1", 4)):
-            command = ("import", "torch-snapshot", source, "-o", out, "--device", device)
+            command = ("import", "torch-snapshot", source, "-fo", out, "--device", device)
             self.assertEqual(run(*command), (0, "", ""))
             self.assertEqual(self.info(out)["blocks"], blocks)
-        code, _, err = run("import", "torch-snapshot", source, "-o", out, "--device", "cuda:2")
+        code, _, err = run("import", "torch-snapshot", source, "-fo", out, "--device", "cuda:2")
         self.assertEqual(code, 2)
         self.assertIn("has no device 'cuda:2'; it has cuda:0 (24 events), cuda:1", err)
 
@@ -164,7 +164,7 @@ class Import(unittest.TestCase):
         for kind, text, period, iterations in (("rmm", rmm, 6, 3), ("stalloc", stalloc, 6, 3),
                                                ("singa", singa, 7, 4)):
             source, out = self.path(kind, text.encode()), self.path(kind + ".ebbt")
-            self.assertEqual(run("import", kind, source, "-o", out), (0, "", ""))
+            self.assertEqual(run("import", kind, source, "-fo", out), (0, "", ""))
             direct, converted = self.info(source), self.info(out)
             for found in (direct, converted):
                 found.pop("detect_ns")
@@ -198,7 +198,7 @@ class Import(unittest.TestCase):
                                                ("torch-profile-cuda.json.gz", "cpu", 0, 3),
                                                ("torch-profile-cuda.json.gz", "cuda:0", 1, 2)):
             out = self.path("profile.ebbt")
-            code, text, err = run("import", "torch-profile", os.path.join(TRACES, name), "-o", out,
+            code, text, err = run("import", "torch-profile", os.path.join(TRACES, name), "-fo", out,
                                   "--device", device)
             self.assertEqual((code, text), (0, ""))
             highest, start, older = self.profiled(name, kind)
@@ -212,12 +212,12 @@ class Import(unittest.TestCase):
 
     def test_several_devices(self):
         source, out = os.path.join(TRACES, "torch-profile-cuda.json.gz"), self.path("x.ebbt")
-        code, text, err = run("import", "torch-profile", source, "-o", out)
+        code, text, err = run("import", "torch-profile", source, "-fo", out)
         self.assertEqual((code, text), (1, ""))
         self.assertEqual(err.splitlines(), [
             f"ebb: import: {source}: has several devices: cpu (258 events), cuda:0 (271 events)",
             "ebb: choose one: 'ebb import KIND IN -o FILE --device cpu'"])
-        code, _, err = run("import", "torch-profile", source, "-o", out, "--device", "cuda:7")
+        code, _, err = run("import", "torch-profile", source, "-fo", out, "--device", "cuda:7")
         self.assertEqual(code, 2)
         self.assertIn("has no device 'cuda:7'; it has cpu (258 events), cuda:0 (271 events)", err)
         singa = self.path("singa", b"Malloc 0x1 8 1\nFree 0x1 8 2\n")
@@ -233,7 +233,7 @@ class Import(unittest.TestCase):
                 ("jax-gpu.xplane.pb.gz", 123_732_224 - 512 * 1024, (1, MIB), 16),
                 ("tensorflow-bfc.xplane.pb.gz", 337_956, (3, 70_664), 4)):
             out = self.path("xplane.ebbt")
-            code, text, err = run("import", "xplane", os.path.join(TRACES, name), "-o", out)
+            code, text, err = run("import", "xplane", os.path.join(TRACES, name), "-fo", out)
             self.assertEqual((code, text), (0, ""))
             found = self.info(out)
             self.assertEqual(found["peak_bytes"], peak)
@@ -249,7 +249,7 @@ class Import(unittest.TestCase):
                               ("tensorflow-buffers.txt.gz", 1)):
             out = self.path("xla.ebbt")
             source = os.path.join(TRACES, name)
-            self.assertEqual(run("import", "xla", source, "-o", out), (0, "", ""))
+            self.assertEqual(run("import", "xla", source, "-fo", out), (0, "", ""))
             found = self.info(out)
             self.assertEqual(found["iterations"], 3)
             self.assertTrue(found["accesses"])
@@ -272,7 +272,7 @@ class Import(unittest.TestCase):
         for present, why in (((0, 1), "lacks live ranges (BufferLiveRange)"),
                              ((2, 1), "lacks a buffer assignment (BufferAssignment)")):
             source = self.path("part", b"".join(parts[i] for i in present))
-            for command in (["import", "xla", source, "-o", out], ["info", source]):
+            for command in (["import", "xla", source, "-fo", out], ["info", source]):
                 code, text, err = run(*command)
                 self.assertEqual((code, text), (1, ""))
                 self.assertIn(f"part: {why}", err.splitlines()[0])
@@ -282,13 +282,13 @@ class Import(unittest.TestCase):
         self.assertEqual(dict(found, detect_ns=0),
                          dict(self.info(self.path("whole", whole)), detect_ns=0))
         source = self.path("part", parts[0] + parts[2])
-        code, text, err = run("import", "xla", source, "-o", out)
+        code, text, err = run("import", "xla", source, "-fo", out)
         self.assertEqual((code, text), (0, ""))
         self.assertEqual(err, f"ebb: import: {source}: there are no accesses, since it lacks the "
                               "uses (Used values)\n")
         self.assertFalse(self.info(out)["accesses"])
         damaged = whole.replace(b"offset=0", b"offset=9", 1)
-        code, text, err = run("import", "xla", self.path("bad", damaged), "-o", out)
+        code, text, err = run("import", "xla", self.path("bad", damaged), "-fo", out)
         self.assertEqual((code, text), (1, ""))
         self.assertIn("bad: line 3: a value lies outside of its allocation", err)
 

@@ -131,7 +131,7 @@ class Lab(unittest.TestCase):
                              "--layers", "8", "--block", "2M", "--persistent", "4M")[0], 0)
         for policy in ("ebb", "fifo"):
             asked = ("plan", trace, "--machine", "pcie3", "--budget", "70%", "--policy", policy)
-            code, out, err = run(*asked, "--json", "-o", plan)
+            code, out, err = run(*asked, "--json", "-fo", plan)
             self.assertEqual((code, err), (0, ""))
             made = json.loads(out)
             with open(plan, encoding="utf-8") as file:

@@ -129,7 +129,7 @@ class Layrub(unittest.TestCase):
     def test_plan_files(self):
         path = os.path.join(self.folder.name, "plan.json")
         for policy in ["static", *LAYRUB]:
-            made = self.plan(policy, "--budget", "1G", "-o", path)
+            made = self.plan(policy, "--budget", "1G", "-fo", path)
             seen = self.json("simulate", self.marked, path)
             for key in ("peak_bytes", "stall_ns", "iteration_ns", "moved_out_bytes",
                         "moved_in_bytes", "feasible"):

@@ -233,7 +233,7 @@ class Errors(unittest.TestCase):
     def test_unwritable(self):
         code, _, err, _ = pack(STAIRS, "-o", "no/such/folder.csv")
         self.assertEqual((code, err.splitlines()[0]),
-                         (1, "ebb: pack: no/such/folder.csv: cannot be written"))
+                         (1, "ebb: pack: no/such/folder.csv: cannot be written: No such file or directory"))
 
 
 @unittest.skipUnless(os.path.isdir(DATA), "skipped: needs EBB_DATA")

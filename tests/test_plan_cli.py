@@ -138,7 +138,7 @@ class Plan(Planned):
         path = os.path.join(self.folder.name, "plan.json")
         for policy, reactive, margins in (("autoswap", False, {6}), ("appobmem", False, {0}),
                                          ("lru", True, {0})):
-            self.plan("--budget", "70%", "--policy", policy, "-o", path)
+            self.plan("--budget", "70%", "--policy", policy, "-fo", path)
             with open(path, encoding="utf-8") as file:
                 written = json.load(file)
             self.assertEqual(reactive, written["reactive"])
@@ -147,7 +147,7 @@ class Plan(Planned):
     def test_plan_files_of_other_versions(self):
         """Version 1 had other names, some of them optional. It is refused."""
         path = os.path.join(self.folder.name, "plan.json")
-        self.plan("--budget", "70%", "--policy", "autoswap", "-o", path)
+        self.plan("--budget", "70%", "--policy", "autoswap", "-fo", path)
         with open(path, encoding="utf-8") as file:
             written = json.load(file)
         for version, said in (("2", None), ("1", "a plan file of version 1; this Ebb reads"),
