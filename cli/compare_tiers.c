@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_POLICIES                                                                           \
-    "deeptm,autotm:static,autotm:sync,autotm:async,sentinel,ebb,first-touch,hardware-cache"
+#define PLANNED_POLICIES "deeptm,autotm:static,autotm:sync,autotm:async,sentinel,ebb,"
+#define OTHER_POLICIES "first-touch,hardware-cache"
+#define DEFAULT_POLICIES PLANNED_POLICIES OTHER_POLICIES
 #define COST_STEPS 7 /* bisection down to 1/128 of the peak */
 
 static const char help[] =
@@ -47,7 +48,7 @@ static const struct ebb_option options[] = {
      .kind = EBB_OPTION_TEXT,
      .argument = "P,...",
      AT(policies),
-     .help = "default " DEFAULT_POLICIES "; known:",
+     .help = "default: " PLANNED_POLICIES "\n" OTHER_POLICIES "; known:",
      .names = tier_policy_name},
     {.name = "scale-time",
      .kind = EBB_OPTION_SECONDS,

@@ -7,23 +7,68 @@
 #include <math.h>
 #include <string.h>
 
-static void row_print(const struct ebb_tiers_comparison *comparison,
-                      const struct ebb_tiers_row *row)
+/* What is to be said of a row, or an empty text. */
+static const char *remark_of(const struct ebb_tiers_row *row)
+{
+    return row->made ? row->note : row->why;
+}
+
+/* The first row of the same trace with the same remark. */
+static size_t first_with_remark(const struct ebb_tiers_comparison *comparison, size_t index)
+{
+    const struct ebb_tiers_row *rows = comparison->rows.items;
+    size_t first = index;
+    for (size_t i = index; i-- > 0 && rows[i].trace == rows[index].trace;)
+        if (strcmp(remark_of(&rows[i]), remark_of(&rows[index])) == 0)
+            first = i;
+    return first;
+}
+
+/* The number of a row's remark below its table, from 1 on; 0: there is none. */
+static uint32_t remark_number(const struct ebb_tiers_comparison *comparison, size_t index)
+{
+    const struct ebb_tiers_row *rows = comparison->rows.items;
+    size_t first = first_with_remark(comparison, index);
+    uint32_t number = 1;
+    if (!*remark_of(&rows[index]))
+        return 0;
+    for (size_t i = first; i-- > 0 && rows[i].trace == rows[index].trace;)
+        number += *remark_of(&rows[i]) && first_with_remark(comparison, i) == i;
+    return number;
+}
+
+static void row_print(const struct ebb_tiers_comparison *comparison, size_t index)
 {
     char fast[32], slow[32], plan[32], iteration[32];
+    const struct ebb_tiers_row *row = &comparison->rows.items[index];
     const struct ebb_tier_result *result = &row->result;
+    uint32_t remark = remark_number(comparison, index);
     printf("%-8s %-22s ", row->share, row->policy);
     if (!row->made) {
-        printf("%s\n", row->why);
+        printf("%9s: (%u)\n", "no plan", remark);
         return;
     }
     printf("%9s  %9s", ebb_size_format(row->budget_bytes, fast, sizeof fast),
            ebb_size_format(result->slow_peak_bytes, slow, sizeof slow));
-    printf(" %10s %7.3f x %10s %8.2f  %s\n",
+    printf(" %10s %7.3f x %10s %8.2f",
            ebb_duration_format((uint64_t)result->iteration_ns, iteration, sizeof iteration),
            row->slowdown, ebb_duration_format(row->plan_ns, plan, sizeof plan),
-           row->all_fast_price > 0 ? row->price / row->all_fast_price : 0, row->note);
-    (void)comparison;
+           row->all_fast_price > 0 ? row->price / row->all_fast_price : 0);
+    if (remark)
+        printf(" (%u)", remark);
+    putchar('\n');
+}
+
+/* The remarks on the rows of the trace of row `last`, its last one. */
+static void remarks_print(const struct ebb_tiers_comparison *comparison, size_t last)
+{
+    const struct ebb_tiers_row *rows = comparison->rows.items;
+    size_t begin = last;
+    while (begin > 0 && rows[begin - 1].trace == rows[last].trace)
+        begin--;
+    for (size_t i = begin; i <= last; i++)
+        if (*remark_of(&rows[i]) && first_with_remark(comparison, i) == i)
+            printf("(%u) %s\n", remark_number(comparison, i), remark_of(&rows[i]));
 }
 
 /* The geometric mean of a policy's times over all-fast, for a share on a machine. It is 0 if a
@@ -96,7 +141,9 @@ void ebb__tiers_print(const struct ebb_tiers_comparison *comparison)
                    "iteration", "time", "planned", "price");
         }
         shown = row->trace;
-        row_print(comparison, row);
+        row_print(comparison, i);
+        if (i + 1 == comparison->rows.count || row[1].trace != row->trace)
+            remarks_print(comparison, i);
     }
     if (comparison->rows.count)
         putchar('\n');

@@ -196,7 +196,7 @@ static void print_text(const struct ebb_plan *plan, const struct ebb_plan_reques
         printf("; no plan without a stall is below %s",
                ebb_size_format(bounds->peak_bytes, b, sizeof b));
     if (bounds->known && bounds->dirty_peak_bytes < bounds->peak_bytes)
-        printf(" (%s if unchanged blocks need no write)",
+        printf("\n            %s if unchanged blocks need no write",
                ebb_size_format(bounds->dirty_peak_bytes, b, sizeof b));
     printf("\niteration   %s, %s of it stalls: %.3f times the unlimited\n",
            ebb_duration_format(plan->iteration_ns, a, sizeof a),
