@@ -19,6 +19,9 @@ install(CODE "
   execute_process(COMMAND /usr/bin/python3 \"${PROJECT_SOURCE_DIR}/cmake/manual.py\"
     \"${EBB_MANUAL}/describe.json\" \"${PROJECT_SOURCE_DIR}/docs/man\" \"${EBB_MANUAL}/man\"
     \"${EBB_MANUAL}\" COMMAND_ERROR_IS_FATAL ANY)")
+if(NOT TARGET ebb-train)
+  install(CODE "file(REMOVE \"${EBB_MANUAL}/man/man1/ebb-train.1\")")
+endif()
 install(DIRECTORY ${EBB_MANUAL}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
 install(FILES ${EBB_MANUAL}/ebb.bash RENAME ebb
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)

@@ -7,6 +7,7 @@ Each command has a page ebb-COMMAND.1: its text and options are those of `--help
 PAGES/ebb-COMMAND.scd adds sections, if there is one. Other files of PAGES are whole pages. In them
 `@COMMANDS@` stands for the list of commands, and `@VERSION@` for the version. scdoc makes the pages.
 """
+import email.utils
 import json
 import os
 import re
@@ -95,17 +96,43 @@ def command_page(command, more):
     return "\n".join(out) + "\n" + more + ("\n" if more else "") + f"# SEE ALSO\n\n{see}\n"
 
 
-def scdoc(text, name):
+def tidied(page):
+    """The page without paragraphs that have nothing in them, which checkers of pages report."""
+    lines = page.rstrip("\n").split("\n")
+    for i in range(len(lines) - 1):
+        if lines[i] == ".P" and lines[i + 1] == ".RE":  # the space belongs behind the indented text
+            lines[i], lines[i + 1] = lines[i + 1], lines[i]
+    out = []
+    for i, line in enumerate(lines):
+        before, after = out[-1] if out else "", lines[i + 1] if i + 1 < len(lines) else ".SH"
+        if line == ".P" and (before.startswith((".SH", ".SS", ".TH")) or before == ".P" or
+                             after.startswith((".SH", ".SS")) or after == ".P"):
+            continue
+        out.append(line)
+    return "\n".join(out) + "\n"
+
+
+def day_of_release(sources):
+    """Seconds since 1970: of the build if it is told, else of the newest entry in the changelog."""
+    if os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(os.environ["SOURCE_DATE_EPOCH"])
+    path = os.path.join(sources, "..", "..", "debian", "changelog")
+    with open(path, encoding="utf-8") as file:
+        dates = re.findall(r"(?m)^ -- .*>  (.*)$", file.read())
+    return int(email.utils.parsedate_to_datetime(dates[0]).timestamp())
+
+
+def scdoc(text, name, seconds):
     done = subprocess.run(["scdoc"], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, check=False, env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
+                          text=True, check=False, env={**os.environ, "SOURCE_DATE_EPOCH": str(seconds)})
     if done.returncode:
         sys.exit(f"{name}: {done.stderr}{text}")
-    return re.sub(r'^(\.TH "[^"]*" "[^"]*") "[^"]*"', r'\1 ""', done.stdout, flags=re.M)
+    return tidied(done.stdout)
 
 
 def write_pages(description, sources, folder):
     commands = {command["name"]: command for command in description["commands"]}
-    pages = {}
+    pages, seconds = {}, day_of_release(sources)
     for name in sorted(os.listdir(sources)):
         if name.endswith(".scd"):
             with open(os.path.join(sources, name), encoding="utf-8") as file:
@@ -121,7 +148,7 @@ def write_pages(description, sources, folder):
         os.makedirs(section, exist_ok=True)
         text = text.replace("@COMMANDS@", listed).replace("@VERSION@", description["version"])
         with open(os.path.join(section, name), "w", encoding="utf-8") as file:
-            file.write(scdoc(text, name))
+            file.write(scdoc(text, name, seconds))
 
 
 # --- completions --------------------------------------------------------------------------------

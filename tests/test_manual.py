@@ -16,6 +16,7 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR", os.path.join(SOURCE, "build/dev/bin"))
 EBB = os.path.join(BIN, "ebb")
+TRAIN = os.path.join(BIN, "ebb-train")
 COLUMNS = 100
 
 
@@ -115,6 +116,22 @@ class Manual(unittest.TestCase):
                            os.path.join(folder, name))
                 self.assertEqual((0, ""), (done.returncode, done.stderr), name)
                 self.assertGreater(len(done.stdout), 500, name)
+
+    def test_mandoc(self):
+        needs("mandoc")
+        for folder, _, names in os.walk(self.pages):
+            for name in names:
+                done = run("mandoc", "-T", "lint", "-W", "warning", os.path.join(folder, name))
+                self.assertEqual((0, ""), (done.returncode, done.stdout), name)
+
+    def test_the_trainer_has_a_page(self):
+        if not os.path.exists(TRAIN):
+            raise unittest.SkipTest("skipped: needs oneDNN")
+        told = run(TRAIN, "--help").stdout
+        self.assertEqual([line for line in told.split("\n") if len(line) > COLUMNS], [])
+        shown = self.shown("ebb-train", 1)
+        self.assertEqual(set(re.findall(r"--[a-z][\w-]+", told)),
+                         set(re.findall(r"--[a-z][\w-]+", shown)))
 
     def test_variables_are_documented(self):
         """Every variable that the sources read is in ebb-environment(7)."""

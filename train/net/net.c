@@ -36,8 +36,8 @@ static const struct row rows[] = {
 
 const char *ebb__net_names(void)
 {
-    return "cnn, alexnet, vgg-16, googlenet, resnet-18, -34, -50, -101, -152, or from 137 on any "
-           "3 n + 2, wrn-28-10, densenet-121, gpt, gpt-BLOCKS";
+    return "cnn, alexnet, vgg-16, googlenet, resnet-18, -34, -50, -101, -152, or from 137 on\n"
+           "any 3 n + 2, wrn-28-10, densenet-121, gpt, gpt-BLOCKS";
 }
 
 /* The row of a name, and the number that follows. NULL: there is none. */
