@@ -5,6 +5,7 @@
 #include "lab.h"
 #include "planning.h"
 #include "progress.h"
+#include "report/lost_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,13 +140,17 @@ static enum ebb_status gather(const struct ebb_inputs_options *options, enum ebb
 {
     struct ebb_report_source source = {
         .name = input->name, .summary = input->summary, .is_redacted = options->is_redacted};
+    /* A trace that was recorded without a budget has no waits. The summary has those of its run. */
+    if (!input->lost.has_waits && input->summary &&
+        !ebb__lost_from_json(json_object_get(input->summary, "lost"), &input->lost))
+        input->lost.count = 0;
+    source.lost = &input->lost;
     if (input->has_trace) {
         source.info = &input->loaded.trace.info;
         source.analysis = &input->loaded.analysis;
         source.event_count = input->event_count;
         source.is_complete = input->loaded.trace.complete;
         source.page_bytes = input->loaded.page_bytes;
-        source.lost = &input->lost;
         source.machines = inputs->machines;
         source.machine_count = inputs->machine_count;
         source.bound = bound;

@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "base/tuning.h"
 #include "device/support.h"
+#include "report/lost_json.h"
 #include "runtime/protocol.h"
 
 #include <jansson.h>
@@ -256,6 +257,7 @@ static void put_rates(json_t *object, const struct ebb_parent_result *figures)
     put(iteration, "min", figures->iterations.min_ns);
     put(iteration, "max", figures->iterations.max_ns);
     json_object_set_new(object, "iteration_ns", iteration);
+    json_object_set_new(object, "lost", ebb__lost_to_json(&figures->iterations.lost));
 }
 
 static json_t *devices_json(const struct ebb_parent_result *figures)

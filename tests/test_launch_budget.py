@@ -301,6 +301,18 @@ class Budgets(Launch):
         self.assertEqual("ebb.info/1", json.loads(info.stdout)["schema"])
         os.unlink(path)
 
+    def test_lost_time(self):
+        """Of the first iterations: the summary has it without a trace. Waits of one thread."""
+        found, _ = self.run_cycle("--budget", "26M")
+        rows = found["lost"]
+        self.assertTrue(3 <= len(rows) <= min(20, found["iterations"]), rows)
+        for row in rows:
+            self.assertEqual({"ns", "observed", "evicted wrongly", "late", "switched"}, set(row))
+            self.assertLess(sum(row.values()) - row["ns"], row["ns"], row)
+        lost = sum(sum(row.values()) - row["ns"] for row in rows)
+        self.assertGreater(lost, 0)
+        self.assertLess(lost, 1.1 * (found["stall_ns"] + found["observed_ns"]))
+
 
 REPEATS_BEFORE = """
 M = 1 << 20

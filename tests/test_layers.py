@@ -175,8 +175,8 @@ def calls_upwards(root):
 # not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
-        "access_clock derive detect instances operations recurrence stages steps units",
-        "landmark parts stream",
+        "access_clock derive detect instances lost operations recurrence stages units",
+        "landmark parts steps stream",
         "build slots windows",
         "properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",
@@ -203,7 +203,7 @@ ORDER = {
         "request/budget_at request/forecast",
     ],
     "src/report": [
-        "blocks escape lost timeline",
+        "blocks escape lost_json timeline",
         "curve map",
         "gather",
         "data difference svg",

@@ -27,7 +27,11 @@ SUMMARY = {"schema": "ebb.run/2", "peak_resident_bytes": 19 * MIB, "budget_bytes
            "stall_ns": 5_000_000, "moved_out_bytes": 7 * MIB, "moved_in_bytes": 6 * MIB,
            "predicted_peak_bytes": 19 * MIB, "predicted_iteration_ns": 33_000_000,
            "predicted_stall_ns_per_iteration": 1_000_000, "out_bps": 10**9,
-           "measured_out_bps": 9 * 10**8}
+           "measured_out_bps": 9 * 10**8,
+           "lost": [{"ns": 90_000_000, "observed": 2_000_000, "evicted wrongly": 0, "late": 1,
+                     "switched": 0},
+                    {"ns": 80_000_000, "observed": 0, "evicted wrongly": 30_000_000, "late": 0,
+                     "switched": 4_000_000}]}
 PLAIN = {"PATH": os.environ.get("PATH", "")}  # no TERM and no character set
 
 
@@ -103,6 +107,19 @@ class Forms(Reported):
             self.assertTrue(out.isascii())
         out = self.run_ebb(self.trace, "--text", env={**utf8, "NO_COLOR": "1"})[0]
         self.assertNotIn("\x1b", out)
+
+    def test_lost_time_of_a_summary(self):
+        """The trace was recorded without a budget, so it has none. What is no list is none."""
+        for files in ([self.trace, self.summary], [self.summary]):
+            found = json.loads(self.run_ebb(*files, "--json")[0])["runs"][0]["lost"]
+            self.assertEqual(found, SUMMARY["lost"])
+            text = self.run_ebb(*files, "--text")[0]
+            self.assertRegex(text, r"(?m)^ +2 +80\.0 ms +0 ns +30\.0 ms +0 ns +4\.0 ms$")
+        one = SUMMARY["lost"][0]
+        for bad in (7, "x", {}, [7], [{}], [{**one, "late": -1}], [{**one, "ns": 1.5}], [one] * 21):
+            path = self.write("bad.json", json.dumps({**SUMMARY, "lost": bad}))
+            found = json.loads(self.run_ebb(path, "--json")[0])["runs"][0]["lost"]
+            self.assertEqual(found, [])
 
     def test_json(self):
         found = json.loads(self.run_ebb(self.trace, self.summary, "--json")[0])

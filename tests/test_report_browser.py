@@ -107,6 +107,7 @@ class Page(unittest.TestCase):
             self.assertGreater(self.painted(chart), 500, chart)
         self.assertGreater(self.count(".blocks tbody tr"), 5)
         self.assertGreater(self.count(".history .use"), 5)
+        self.assertEqual(self.count(".lost .row"), len(SUMMARY["lost"]))
         self.assertIn("Predicted, and what happened", self.find("main").text)
         self.assertIn("ebb run --budget", self.find(".forecast").text)
         self.assertIn("load", self.find("[data-role=legend]").text)

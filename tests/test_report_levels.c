@@ -2,7 +2,7 @@
 #include "report/curve.h"
 #include "report/difference.h"
 #include "report/escape.h"
-#include "report/lost.h"
+#include "report/lost_json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -192,6 +192,28 @@ static void test_lost_time_has_causes(void **state)
     assert_int_equal(lost.iterations[0].cause_ns[EBB_LOST_EVICTED], 4);
     assert_int_equal(lost.iterations[1].cause_ns[EBB_LOST_LATE], 8);
     assert_int_equal(lost.iterations[1].cause_ns[EBB_LOST_SWITCHED], 16);
+    json_t *json = ebb__lost_to_json(&lost);
+    struct ebb_lost read;
+    assert_true(ebb__lost_from_json(json, &read));
+    assert_memory_equal(&read, &lost, sizeof lost);
+    json_object_set_new(json_array_get(json, 1), "late", json_integer(-1));
+    assert_false(ebb__lost_from_json(json, &read));
+    assert_int_equal(read.count, 0);
+    assert_false(ebb__lost_from_json(NULL, &read));
+    json_decref(json);
+}
+
+static void test_what_observing_costs_is_observed(void **state)
+{
+    (void)state;
+    struct ebb_event events[] = {mark_at(0, EBB_MARK_TRACE_ON, 0), mark_at(1, EBB_MARK_OBSERVED, 7),
+                                 mark_at(5, EBB_MARK_TRACE_OFF, 0)};
+    static const size_t starts[] = {0, 2};
+    struct ebb_lost lost;
+    ebb__lost_find((struct ebb_event_span){events, 3}, starts, 2, &lost);
+    assert_int_equal(lost.count, 1);
+    assert_int_equal(lost.iterations[0].cause_ns[EBB_LOST_OBSERVED], 7);
+    assert_false(lost.has_waits);
 }
 
 static struct ebb_difference sample(void)
@@ -252,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_levels_keep_peaks),
         cmocka_unit_test(test_a_short_curve_is_exact),
         cmocka_unit_test(test_lost_time_has_causes),
+        cmocka_unit_test(test_what_observing_costs_is_observed),
         cmocka_unit_test(test_conditions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

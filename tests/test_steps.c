@@ -277,6 +277,58 @@ static void very_many_are_counted(void **state)
     ebb__steps_fini(&program.steps);
 }
 
+static void marks(struct program *program, enum ebb_mark mark, uint64_t value)
+{
+    struct ebb_event made = {.kind = EBB_EVENT_MARK,
+                             .mark = (uint8_t)mark,
+                             .size_bytes = value,
+                             .time_ns = program->now_ns};
+    assert_int_equal(ebb__steps_push(&program->steps, &made, program->planned), EBB_OK);
+}
+
+/* Each step waits once, in its middle: for its number of microseconds, by a cause of its own. */
+static void trains_with_waits(struct program *program, unsigned steps)
+{
+    for (unsigned i = 0; i < steps; i++) {
+        trains(program, LAYERS, 4 * MIB, 0);
+        if (i == 2)
+            marks(program, EBB_MARK_TRACE_ON, 0);
+        if (i == 3)
+            marks(program, EBB_MARK_TRACE_OFF, 0);
+        if (i == 4)
+            marks(program, EBB_MARK_PLAN_ON, 0);
+        if (i == 6)
+            marks(program, EBB_MARK_PLAN_OFF, 0);
+        takes(program, 90 * MIB);
+        marks(program, EBB_MARK_WAIT, 1000 * (i + 1));
+        gives(program, 90 * MIB);
+        gives(program, 0);
+    }
+}
+
+static void lost_time_is_told_by_step(void **state)
+{
+    (void)state;
+    static const enum ebb_lost_cause causes[] = {
+        EBB_LOST_EVICTED, EBB_LOST_EVICTED, EBB_LOST_OBSERVED, EBB_LOST_EVICTED,
+        EBB_LOST_LATE,    EBB_LOST_LATE,    EBB_LOST_SWITCHED, EBB_LOST_SWITCHED,
+    };
+    for (unsigned steps = 9; steps < 100000; steps *= 10) {
+        struct program program = {0};
+        struct ebb_steps_found found;
+        trains_with_waits(&program, steps);
+        assert_int_equal(ebb__steps_find(&program.steps, 0, &found), EBB_OK);
+        ebb__steps_fini(&program.steps);
+        assert_in_range(found.count, steps, steps + steps / 10000);
+        assert_true(found.lost.has_waits);
+        assert_int_equal(found.lost.count, steps < 20 ? steps : 20);
+        for (unsigned i = 0; i < 8; i++)
+            for (int c = 0; c < EBB_LOST_CAUSES; c++)
+                assert_int_equal(found.lost.iterations[i].cause_ns[c],
+                                 (int)causes[i] == c ? 1000 * (i + 1) : 0);
+    }
+}
+
 static void nothing_is_no_step(void **state)
 {
     (void)state;
@@ -303,6 +355,7 @@ int main(void)
         cmocka_unit_test(the_planned_iteration_tells),
         cmocka_unit_test(what_is_planned_is_told),
         cmocka_unit_test(very_many_are_counted),
+        cmocka_unit_test(lost_time_is_told_by_step),
         cmocka_unit_test(nothing_is_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,11 @@ TEXTS = {
                        "doctor", "import")},
     "help-compare-tiers": (0, ["compare", "--tiers", "1:4", "--help"]),
 }
-RUN = """{"schema": "ebb.run/2", "peak_resident_bytes": 29360128, "budget_bytes": 33554432,
+# Its lost time is shown, since the trace has none.
+RUN = """{"schema": "ebb.run/2", "lost": [
+  {"ns": 9000000, "observed": 250000, "evicted wrongly": 0, "late": 0, "switched": 0},
+  {"ns": 8000000, "observed": 0, "evicted wrongly": 1500000, "late": 40000, "switched": 7}],
+ "peak_resident_bytes": 29360128, "budget_bytes": 33554432,
  "unmanaged_peak_bytes": 50331648, "iteration_ns": {"median": 6400000, "min": 1, "max": 2},
  "stall_ns": 250000, "moved_out_bytes": 62914560, "moved_in_bytes": 62914560, "iterations": 12,
  "planned_iterations": 3, "planned_from_iteration": 6, "predicted_peak_bytes": 28311552,

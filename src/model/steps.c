@@ -161,6 +161,21 @@ uint64_t ebb__steps_swing(const struct ebb_steps *steps, uint64_t first_ns, uint
     return least < most ? most - least : 0;
 }
 
+/* Adds the lost time of the step to that of the first ones. */
+static void add_lost(const struct walk *walk, struct ebb_lost *lost)
+{
+    if (walk->last >= walk->turns->count || lost->count == EBB_LOST_ITERATIONS)
+        return;
+    const struct ebb_turn *first = &walk->turns->items[walk->first];
+    const struct ebb_turn *last = &walk->turns->items[walk->last];
+    struct ebb_lost_iteration *made = &lost->iterations[lost->count++];
+    made->ns = last->time_ns - first->time_ns;
+    for (int c = 0; c < EBB_LOST_CAUSES; c++) {
+        made->cause_ns[c] = last->lost_ns[c] - first->lost_ns[c];
+        lost->has_waits |= made->cause_ns[c] > 0;
+    }
+}
+
 enum ebb_status ebb__steps_find(const struct ebb_steps *steps, uint64_t telling_bytes,
                                 struct ebb_steps_found *found)
 {
@@ -173,6 +188,7 @@ enum ebb_status ebb__steps_find(const struct ebb_steps *steps, uint64_t telling_
         *found = steps->before;
     struct walk walk = begin_walk(&turns, good ? swing_bytes : 0);
     while (good && next_step(&walk)) {
+        add_lost(&walk, &found->lost);
         if (is_planned(&walk)) {
             if (found->planned++ == 0)
                 found->planned_from = found->count;
@@ -182,6 +198,8 @@ enum ebb_status ebb__steps_find(const struct ebb_steps *steps, uint64_t telling_
         }
         found->count++;
     }
+    if (steps->before.count && !before_counts(steps, swing_bytes))
+        found->lost = (struct ebb_lost){0}; /* the first ones are forgotten */
     if (good)
         found->median_ns = ebb__median_u64(durations.items, durations.count); /* and sorts them */
     if (good && durations.count) {
@@ -252,9 +270,12 @@ enum ebb_status ebb__steps_push(struct ebb_steps *steps, const struct ebb_event 
         steps->live_bytes += bytes;
     else if (event->kind == EBB_EVENT_FREE)
         steps->live_bytes -= bytes < steps->live_bytes ? bytes : steps->live_bytes;
-    else
+    else {
+        ebb__lost_take(&steps->lost, event);
         return EBB_OK;
+    }
     point.bytes = steps->live_bytes;
+    memcpy(point.lost_ns, steps->lost.cause_ns, sizeof point.lost_ns);
     point.planned = planned;
     if (steps->live_bytes > steps->peak_bytes)
         steps->peak_bytes = steps->live_bytes;

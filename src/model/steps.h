@@ -29,6 +29,7 @@
 
 #include "base/status.h"
 #include "base/vec.h"
+#include "model/lost.h"
 #include "trace/event.h"
 
 #include <stdbool.h>
@@ -38,7 +39,8 @@
 /* Where live bytes turn. Troughs and peaks alternate; the first is a trough. */
 struct ebb_turn {
     uint64_t bytes, time_ns, event;
-    bool planned; /* of a peak: a plan was in force */
+    uint64_t lost_ns[EBB_LOST_CAUSES]; /* before it, since the begin */
+    bool planned;                      /* of a peak: a plan was in force */
 };
 
 typedef EBB_VEC(struct ebb_turn) ebb_turns;
@@ -51,17 +53,20 @@ struct ebb_steps_found {
     uint64_t planned_from; /* the first of these, from 0; UINT64_MAX: none */
     /* Of planned ones that are kept, from begin to begin; 0: none. */
     uint64_t median_ns, min_ns, max_ns;
+    struct ebb_lost lost; /* of the first ones, as far as memory has come down again */
 };
 
 struct ebb_steps {
     ebb_turns turns; /* the last one is not over */
     uint64_t events; /* pushed so far */
     uint64_t live_bytes, peak_bytes;
+    struct ebb_lost_sums lost;
     struct ebb_steps_found before; /* steps of turns that are no longer kept */
     uint64_t before_bytes;         /* the swing that they were measured by */
 };
 
-/* Takes an event; other kinds than ALLOC and FREE are ignored. O(1) amortised. EBB_ERR_MEMORY. */
+/* Takes an event. Steps are of ALLOC and FREE, lost time is of marks; other kinds are ignored. O(1)
+ * amortised. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__steps_push(struct ebb_steps *steps,
                                               const struct ebb_event *event, bool planned);
 /* The swing of live bytes in the time [first_ns, last_ns]. */

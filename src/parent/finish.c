@@ -72,6 +72,7 @@ static void step_figures(const struct process *process, struct ebb_parent_result
     figures->count = found.count;
     figures->planned = found.planned;
     figures->planned_from = found.planned ? (int64_t)found.planned_from : -1;
+    figures->lost = found.lost;
     if (!figures->median_ns) {
         figures->median_ns = found.median_ns;
         figures->min_ns = found.min_ns;

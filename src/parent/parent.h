@@ -11,6 +11,7 @@
 #define EBB_PARENT_PARENT_H
 
 #include "base/status.h"
+#include "model/lost.h"
 #include "plan/plan.h"
 
 #include <poll.h>
@@ -85,6 +86,7 @@ struct ebb_iteration_figures {
     /* Of planned iterations. Under a policy without a script: of iterations after it was learnt. */
     uint64_t median_ns, min_ns, max_ns;
     uint64_t demand_faults_median; /* of planned iterations */
+    struct ebb_lost lost;          /* of the first ones; count 0: not known */
 };
 
 /* The figures that the newest plan predicts. */

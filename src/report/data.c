@@ -1,5 +1,7 @@
 #include "report/data.h"
 
+#include "report/lost_json.h"
+
 #define MOST_DIGITS_VALUE ((uint64_t)1 << 20) /* of a curve: finer than any screen */
 #define LANE_PIECES 4000
 
@@ -71,21 +73,6 @@ static json_t *frontier_json(const struct ebb_report_run *run)
     return array;
 }
 
-static json_t *lost_json(const struct ebb_report_run *run)
-{
-    const struct ebb_lost *lost = run->source.lost;
-    json_t *array = json_array();
-    for (uint32_t i = 0; lost && lost->has_waits && i < lost->count; i++) {
-        json_t *object = json_object();
-        put(object, "ns", lost->iterations[i].ns);
-        for (int c = 0; c < EBB_LOST_CAUSES; c++)
-            put(object, ebb__lost_cause_name((enum ebb_lost_cause)c),
-                lost->iterations[i].cause_ns[c]);
-        json_array_append_new(array, object);
-    }
-    return array;
-}
-
 json_t *ebb__report_figures_json(const struct ebb_report_run *run)
 {
     json_t *object = json_object();
@@ -101,7 +88,8 @@ json_t *ebb__report_figures_json(const struct ebb_report_run *run)
                                          : json_null());
     json_object_set_new(object, "needs", needs_json(run));
     json_object_set_new(object, "frontier", frontier_json(run));
-    json_object_set_new(object, "lost", lost_json(run));
+    json_object_set_new(object, "lost",
+                        run->source.lost ? ebb__lost_to_json(run->source.lost) : json_array());
     if (ebb__report_sentence(run, sentence, sizeof sentence))
         put_text(object, "next", sentence);
     return object;

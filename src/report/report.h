@@ -14,10 +14,10 @@
 
 #include "base/status.h"
 #include "model/analyse.h"
+#include "model/lost.h"
 #include "plan/request/forecast.h"
 #include "report/blocks.h"
 #include "report/curve.h"
-#include "report/lost.h"
 #include "report/map.h"
 #include "report/timeline.h"
 #include "trace/file.h"
@@ -43,7 +43,7 @@ struct ebb_report_source {
     size_t event_count;
     bool is_complete; /* the trace has its end */
     uint64_t page_bytes;
-    const struct ebb_lost *lost;        /* of the trace; NULL: not known */
+    const struct ebb_lost *lost;        /* of the trace or the summary; NULL: not known */
     const json_t *summary;              /* of `ebb run --summary-json`; NULL: none */
     const struct ebb_machine *machines; /* the first one is that of the plan */
     uint32_t machine_count;
