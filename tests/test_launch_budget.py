@@ -302,13 +302,13 @@ class Budgets(Launch):
         os.unlink(path)
 
     def test_lost_time(self):
-        """Of the first iterations: the summary has it without a trace. Waits of one thread."""
+        """Of the first iterations: the summary has it without a trace. What observing has cost is an
+        estimate, and is marked now and then: a row may have more of it than its time."""
         found, _ = self.run_cycle("--budget", "26M")
         rows = found["lost"]
         self.assertTrue(3 <= len(rows) <= min(20, found["iterations"]), rows)
         for row in rows:
             self.assertEqual({"ns", "observed", "evicted wrongly", "late", "switched"}, set(row))
-            self.assertLess(sum(row.values()) - row["ns"], row["ns"], row)
         lost = sum(sum(row.values()) - row["ns"] for row in rows)
         self.assertGreater(lost, 0)
         self.assertLess(lost, 1.1 * (found["stall_ns"] + found["observed_ns"]))
