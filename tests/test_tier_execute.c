@@ -79,8 +79,7 @@ static void compare(const struct ebb_tier_request *request, const char *policy, 
     const struct ebb_tier_samples *samples = &run.samples_taken;
     assert_true(samples->operations > 0);
     assert_int_equal(samples->fast_over, 0);
-    assert_int_equal(samples->fast_under, 0);
-    assert_int_equal(samples->slow_off, 0);
+    assert_int_equal(samples->off, 0);
     assert_true(samples->peak_bytes[EBB_TIER_FAST] <= request->budget_bytes);
     assert_true(samples->peak_bytes[EBB_TIER_SLOW] <= row.result.slow_peak_bytes + SLACK_BYTES);
     if (strcmp(policy, "deeptm:-asynchronous") == 0 || strcmp(policy, "first-touch") == 0)

@@ -214,12 +214,20 @@ static const struct ebb_stay *last_stay(const struct ebb_tier_carry *it, uint32_
     return &it->plan->stays.items[it->plan->first_stay[block + 1] - 1];
 }
 
-enum ebb_status ebb__tier_carry_begin(struct ebb_tier_carry *it, struct ebb_error *error)
+enum ebb_status ebb__tier_carry_begin(struct ebb_tier_carry *it, struct ebb_tier_carry *from,
+                                      struct ebb_error *error)
 {
     enum ebb_status status = EBB_OK;
-    for (uint32_t b = 0; !status && b < it->operations->block_count; b++)
-        if (it->operations->blocks[b].persistent)
-            status = block_begin(it, b, last_stay(it, b)->tier, error);
+    for (uint32_t b = 0; !status && b < it->operations->block_count; b++) {
+        const struct ebb_operation_block *block = &it->operations->blocks[b];
+        if (!block->persistent)
+            continue;
+        status = block_begin(it, b, last_stay(it, b)->tier, error);
+        if (status || !from)
+            continue;
+        memcpy(ebb__tier_carry_at(it, b), ebb__tier_carry_at(from, b), block->size_bytes);
+        ebb__tier_memory_release(from->memory, b, from->tier[b]);
+    }
     return status;
 }
 
@@ -286,8 +294,7 @@ void ebb__tier_carry_sample(struct ebb_tier_carry *it, uint32_t at)
     samples->operations++;
     samples->same += found[0] == fast && slow_good;
     samples->fast_over += found[0] > fast;
-    samples->fast_under += found[0] + coming_bytes(it, at) < fast;
-    samples->slow_off += !slow_good;
+    samples->off += found[0] > fast || found[0] + coming_bytes(it, at) < fast || !slow_good;
     for (int tier = 0; tier < EBB_TIER_COUNT; tier++)
         samples->peak_bytes[tier] = found[tier] > samples->peak_bytes[tier]
                                         ? found[tier]

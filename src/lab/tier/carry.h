@@ -1,7 +1,7 @@
 /* A plan for two tiers carried out, operation by operation.
  *
  *     status = ebb__tier_carry_init(&carry, &request, &plan, &memory, &error);
- *     status = ebb__tier_carry_begin(&carry, &error);      // persistent blocks have places
+ *     status = ebb__tier_carry_begin(&carry, NULL, &error);  // persistent blocks have places
  *     ... fill them at ebb__tier_carry_at(&carry, block) ...
  *     status = ebb__tier_carry_start(&carry, &error);
  *     for each iteration, for each operation:
@@ -32,8 +32,8 @@ struct ebb_tier_samples {
     uint64_t operations;     /* sampled */
     uint64_t same;           /* in which each tier held what the plan says, to the byte */
     uint64_t fast_over;      /* in which fast memory held more than the plan says */
-    uint64_t fast_under;     /* in which it held less than what has arrived by the plan */
-    uint64_t slow_off;       /* in which the slow tier held something else */
+    uint64_t off;            /* these, and: in which fast memory held less than what has arrived by
+                                the plan, or the slow tier something else than the plan says */
     uint64_t peak_bytes[EBB_TIER_COUNT];
 };
 
@@ -63,8 +63,10 @@ void ebb__tier_carry_fini(struct ebb_tier_carry *carry);
 
 /* Errors of all below: EBB_ERR_IO if the slow tier is full. */
 
-/* Persistent blocks get the places that they have when operation 0 begins. */
+/* Persistent blocks get the places that they have when operation 0 begins. If `from` is not NULL,
+ * they get the contents that they have there, and leave it. */
 EBB_NODISCARD enum ebb_status ebb__tier_carry_begin(struct ebb_tier_carry *carry,
+                                                    struct ebb_tier_carry *from,
                                                     struct ebb_error *error);
 /* What is under way or kept when operation 0 begins. Their contents are there. */
 EBB_NODISCARD enum ebb_status ebb__tier_carry_start(struct ebb_tier_carry *carry,

@@ -70,7 +70,7 @@ static enum ebb_status operation_run(struct execution *it, uint32_t at, struct e
 
 static enum ebb_status laps_run(struct execution *it, struct ebb_error *error)
 {
-    enum ebb_status status = ebb__tier_carry_begin(&it->carry, error);
+    enum ebb_status status = ebb__tier_carry_begin(&it->carry, NULL, error);
     if (!status)
         status = ebb__tier_carry_start(&it->carry, error);
     for (uint32_t lap = 0; !status && lap < it->run->laps; lap++) {
