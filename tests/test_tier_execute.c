@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define PAGES ((uint64_t)4096)
-#define SLACK_BYTES ((uint64_t)65536) /* of file systems that are not in memory */
+#define SLACK_BYTES ((uint64_t)1 << 20) /* of file systems that are not in memory */
 
 static const struct ebb_tier_machine machine = {
     .name = "test",

@@ -191,9 +191,9 @@ static bool has_solver(const char *policy)
 static void test_results_and_residency(void **state)
 {
     (void)state;
-    static const char *const policies[] = {
-        "deeptm",       "deeptm:-asynchronous", "autotm:static", "autotm:sync",
-        "autotm:async", "sentinel",             "ebb",           "first-touch"};
+    static const char *const policies[] = {"deeptm",      "deeptm:-asynchronous", "autotm:static",
+                                           "autotm:sync", "autotm:async",         "sentinel",
+                                           "ebb",         "first-touch"};
     uint64_t moved = 0;
     for (uint64_t seed = 1; seed < 6; seed++) {
         struct scene scene = scene_make(seed);

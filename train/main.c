@@ -25,7 +25,7 @@ struct session {
     struct ebb_exec *exec;
     struct ebb_context *context;   /* NULL: with two tiers */
     struct ebb_train_tiers *tiers; /* NULL: with a context */
-    uint64_t iterations; /* stop when so many are done */
+    uint64_t iterations;           /* stop when so many are done */
     struct ebb_train_figures figures;
 };
 

@@ -79,35 +79,36 @@ void ebb__train_help(FILE *out)
             "usage: ebb-train NET [options]\n\n"
             "Trains a network within a memory budget.\n\nnetworks: %s\n\n",
             ebb__net_names());
-    fputs("  --batch N              images or sequences of an iteration\n"
-          "  --size N               height and width in pixels, or positions of a sequence\n"
-          "  --classes N            classes, or tokens of a vocabulary\n"
-          "  --data D               fashion (Fashion-MNIST) or synthetic (default)\n"
-          "  --iterations K         stop after so many (default 10)\n"
-          "  --epochs E             stop after so many passes over Fashion-MNIST\n"
-          "  --optimizer O          sgd or adam (default: sgd, adam for gpt)\n"
-          "  --rate R               learning rate (default: 0.01, 0.0003 for adam)\n"
-          "  --halve-rate-every K   after each K iterations (default: never)\n"
-          "  --seed S               of parameters, data and dropout (default 1)\n\n"
-          "  --budget B             bytes of all tensors: 8G, 512M, or 40% of the peak\n"
-          "  --policy P             ebb (default), static, layrub:intra, layrub:inter,\n"
-          "                         layrub:hybrid, vdnn:all, vdnn:conv\n"
-          "  --store DIR            where evicted tensors go: a folder, or memory\n"
-          "  --machine M            lanes that plans assume (default: measured)\n\n"
-          "  --tiers F:S            two memories: S times as much slow memory, used in place, as fast\n"
-          "                         one; or 20% of the peak. --policy deeptm (default), and all of\n"
-          "                         ebb compare --tiers; --store: the slow memory, a folder, memory\n"
-          "                         (default) or memory:NODE; --machine: optane (default), cxl, a file\n"
-          "  --throttle X           steps take X times their time, slow memory what the machine says\n\n"
-          "  --checkpoint FILE      save the training here at the end\n"
-          "  --checkpoint-every K   and after each K iterations\n"
-          "  --resume FILE          go on from a checkpoint, with the same bits\n"
-          "  --record TRACE         record a trace for ebb plan and ebb compare\n"
-          "  --summary-json FILE    write the figures as JSON; - is the standard output\n"
-          "  --quiet                no progress\n"
-          "  --help, --version\n\n"
-          "example: ebb-train resnet-50 --batch 16 --budget 40%\n",
-          out);
+    fputs(
+        "  --batch N              images or sequences of an iteration\n"
+        "  --size N               height and width in pixels, or positions of a sequence\n"
+        "  --classes N            classes, or tokens of a vocabulary\n"
+        "  --data D               fashion (Fashion-MNIST) or synthetic (default)\n"
+        "  --iterations K         stop after so many (default 10)\n"
+        "  --epochs E             stop after so many passes over Fashion-MNIST\n"
+        "  --optimizer O          sgd or adam (default: sgd, adam for gpt)\n"
+        "  --rate R               learning rate (default: 0.01, 0.0003 for adam)\n"
+        "  --halve-rate-every K   after each K iterations (default: never)\n"
+        "  --seed S               of parameters, data and dropout (default 1)\n\n"
+        "  --budget B             bytes of all tensors: 8G, 512M, or 40% of the peak\n"
+        "  --policy P             ebb (default), static, layrub:intra, layrub:inter,\n"
+        "                         layrub:hybrid, vdnn:all, vdnn:conv\n"
+        "  --store DIR            where evicted tensors go: a folder, or memory\n"
+        "  --machine M            lanes that plans assume (default: measured)\n\n"
+        "  --tiers F:S            two memories: S times as much slow memory, used in place, as fast\n"
+        "                         one; or 20% of the peak. --policy deeptm (default), and all of\n"
+        "                         ebb compare --tiers; --store: the slow memory, a folder, memory\n"
+        "                         (default) or memory:NODE; --machine: optane (default), cxl, a file\n"
+        "  --throttle X           steps take X times their time, slow memory what the machine says\n\n"
+        "  --checkpoint FILE      save the training here at the end\n"
+        "  --checkpoint-every K   and after each K iterations\n"
+        "  --resume FILE          go on from a checkpoint, with the same bits\n"
+        "  --record TRACE         record a trace for ebb plan and ebb compare\n"
+        "  --summary-json FILE    write the figures as JSON; - is the standard output\n"
+        "  --quiet                no progress\n"
+        "  --help, --version\n\n"
+        "example: ebb-train resnet-50 --batch 16 --budget 40%\n",
+        out);
 }
 
 /* The index of `text` among `words`; -1: it is none of them. */
@@ -297,15 +298,14 @@ static enum ebb_status settle_policy(struct ebb_train_options *options, struct e
 static enum ebb_status settle_tiers(struct ebb_train_options *options, struct ebb_error *error)
 {
     if (!(options->tiers_share > 0))
-        return options->throttle > 0 ? ebb__train_fail(error, EBB_ERR_ARGUMENT, "--throttle",
-                                                       "needs --tiers")
-                                     : EBB_OK;
+        return options->throttle > 0
+                   ? ebb__train_fail(error, EBB_ERR_ARGUMENT, "--throttle", "needs --tiers")
+                   : EBB_OK;
     if (options->budget_bytes || options->budget_share > 0)
         return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--budget",
                                "cannot be given with --tiers, which says how much is fast");
     if (options->record)
-        return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--record",
-                               "cannot be given with --tiers");
+        return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--record", "cannot be given with --tiers");
     if (options->iterations && options->iterations <= EBB_TIER_PROFILED)
         return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--iterations",
                                "--tiers plans after %d: give more", EBB_TIER_PROFILED);

@@ -375,7 +375,8 @@ enum ebb_status ebb__tiers_levels(const struct ebb_tier_request *request,
     const struct simulation sim = {
         .operations = request->operations, .machine = request->machine, .plan = plan};
     size_t count = sim.operations->count;
-    uint64_t *change[2] = {calloc(count + 2, sizeof(uint64_t)), calloc(count + 2, sizeof(uint64_t))};
+    uint64_t *change[2] = {calloc(count + 2, sizeof(uint64_t)),
+                           calloc(count + 2, sizeof(uint64_t))};
     enum ebb_status status = plan_valid(sim.operations, plan, error);
     uint64_t *shared = status ? NULL : shared_bytes(sim.operations, plan);
     if (!status && (!shared || !change[0] || !change[1]))

@@ -45,10 +45,10 @@ struct ebb_exec {
     struct ebb_exec_options options;
     struct ebb_graph graph;
     struct ebb_schedule train, evaluate;
-    struct ebb_data *data;       /* the caller's */
-    struct ebb_context *context; /* the caller's; NULL: not attached */
+    struct ebb_data *data;                /* the caller's */
+    struct ebb_context *context;          /* the caller's; NULL: not attached */
     const struct ebb_exec_places *places; /* the caller's; NULL: tensors of the context */
-    ebb_tensor *train_tensors;   /* [slot]; 0: none */
+    ebb_tensor *train_tensors;            /* [slot]; 0: none */
     ebb_tensor *evaluate_tensors;
     void **held; /* [storage]: addresses in a static mode; else NULL */
     bool are_held;

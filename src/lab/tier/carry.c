@@ -22,10 +22,8 @@ enum ebb_status ebb__tier_carry_init(struct ebb_tier_carry *carry,
                                      const struct ebb_tier_plan *plan,
                                      struct ebb_tier_memory *memory, struct ebb_error *error)
 {
-    *carry = (struct ebb_tier_carry){.request = request,
-                                     .operations = request->operations,
-                                     .plan = plan,
-                                     .memory = memory};
+    *carry = (struct ebb_tier_carry){
+        .request = request, .operations = request->operations, .plan = plan, .memory = memory};
     size_t blocks = (size_t)carry->operations->block_count + 1;
     carry->tier = calloc(blocks, sizeof *carry->tier);
     carry->live = calloc(blocks, sizeof *carry->live);
@@ -203,8 +201,7 @@ enum ebb_status ebb__tier_carry_lives(struct ebb_tier_carry *it, uint32_t at,
     for (uint32_t b = 0; !status && b < it->operations->block_count; b++) {
         const struct ebb_operation_block *block = &it->operations->blocks[b];
         if (!block->persistent && block->first == at)
-            status =
-                block_begin(it, b, it->plan->stays.items[it->plan->first_stay[b]].tier, error);
+            status = block_begin(it, b, it->plan->stays.items[it->plan->first_stay[b]].tier, error);
     }
     return status;
 }
@@ -296,7 +293,6 @@ void ebb__tier_carry_sample(struct ebb_tier_carry *it, uint32_t at)
     samples->fast_over += found[0] > fast;
     samples->off += found[0] > fast || found[0] + coming_bytes(it, at) < fast || !slow_good;
     for (int tier = 0; tier < EBB_TIER_COUNT; tier++)
-        samples->peak_bytes[tier] = found[tier] > samples->peak_bytes[tier]
-                                        ? found[tier]
-                                        : samples->peak_bytes[tier];
+        samples->peak_bytes[tier] =
+            found[tier] > samples->peak_bytes[tier] ? found[tier] : samples->peak_bytes[tier];
 }

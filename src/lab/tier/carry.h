@@ -29,10 +29,10 @@ struct ebb_tier_move {
 };
 
 struct ebb_tier_samples {
-    uint64_t operations;     /* sampled */
-    uint64_t same;           /* in which each tier held what the plan says, to the byte */
-    uint64_t fast_over;      /* in which fast memory held more than the plan says */
-    uint64_t off;            /* these, and: in which fast memory held less than what has arrived by
+    uint64_t operations; /* sampled */
+    uint64_t same;       /* in which each tier held what the plan says, to the byte */
+    uint64_t fast_over;  /* in which fast memory held more than the plan says */
+    uint64_t off;        /* these, and: in which fast memory held less than what has arrived by
                                 the plan, or the slow tier something else than the plan says */
     uint64_t peak_bytes[EBB_TIER_COUNT];
 };

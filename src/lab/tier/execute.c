@@ -102,9 +102,8 @@ enum ebb_status ebb__tier_execute(const struct ebb_tier_request *request,
                                   struct ebb_error *error)
 {
     struct execution it = {.operations = request->operations, .run = run};
-    enum ebb_status status =
-        ebb__tier_memory_open(&it.memory, request->operations, plan, request->machine->page_bytes,
-                              run->folder, error);
+    enum ebb_status status = ebb__tier_memory_open(
+        &it.memory, request->operations, plan, request->machine->page_bytes, run->folder, error);
     if (!status)
         status = ebb__tier_carry_init(&it.carry, request, plan, &it.memory, error);
     if (!status)

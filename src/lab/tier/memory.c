@@ -14,9 +14,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define BIND 2                        /* MPOL_BIND of mbind(2) */
-#define MOST_NODES 1024               /* arbitrary */
-#define SLACK_BYTES ((uint64_t)65536) /* the lists of extents of a few files; arbitrary */
+#define BIND 2                          /* MPOL_BIND of mbind(2) */
+#define MOST_NODES 1024                 /* arbitrary */
+#define SLACK_BYTES ((uint64_t)1 << 20) /* extents while they are written back: ext4 had 17 pages */
 
 /* ---- places ---------------------------------------------------------------------------------- */
 

@@ -159,8 +159,7 @@ static enum ebb_status first_run(struct ebb_tier_program *program, struct ebb_er
     running->memory.file = -1;
     if (!ebb__tier_plan_init(&running->row.plan, &program->operations))
         return ebb__fail(error, EBB_ERR_MEMORY, "tiers", "no memory for the first plan");
-    enum ebb_status status =
-        ebb__tier_plan_close(&running->row.plan, &program->operations, error);
+    enum ebb_status status = ebb__tier_plan_close(&running->row.plan, &program->operations, error);
     if (!status)
         status = running_init(program, running, error);
     return status ? status : ebb__tier_carry_begin(&running->carry, NULL, error);

@@ -65,9 +65,9 @@ struct ebb_tier_program_figures {
 
 /* EBB_ERR_ARGUMENT: no such policy or machine, or the policy makes no plans. Errors of
  * ebb__tiers_find(). EBB_ERR_UNSUPPORTED: the machine has no whole pages. The texts are copied. */
-EBB_NODISCARD enum ebb_status
-ebb__tier_program_create(const struct ebb_tier_program_options *options,
-                         struct ebb_tier_program **program, struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__tier_program_create(
+    const struct ebb_tier_program_options *options, struct ebb_tier_program **program,
+    struct ebb_error *error);
 /* NULL is allowed. */
 void ebb__tier_program_destroy(struct ebb_tier_program *program);
 
@@ -75,10 +75,9 @@ void ebb__tier_program_destroy(struct ebb_tier_program *program);
  * memory. */
 uint32_t ebb__tier_program_block(struct ebb_tier_program *program, uint64_t bytes, bool persistent);
 /* EBB_ERR_ARGUMENT if a block is named twice, or is none; EBB_ERR_MEMORY. */
-EBB_NODISCARD enum ebb_status
-ebb__tier_program_operation(struct ebb_tier_program *program,
-                            const struct ebb_tier_program_use *uses, uint32_t count,
-                            struct ebb_error *error);
+EBB_NODISCARD enum ebb_status ebb__tier_program_operation(struct ebb_tier_program *program,
+                                                          const struct ebb_tier_program_use *uses,
+                                                          uint32_t count, struct ebb_error *error);
 
 /* Persistent blocks have addresses from here on, and zeros. EBB_ERR_IO: the slow tier cannot be
  * made, or is full; the error names its place. EBB_ERR_MEMORY. */

@@ -105,11 +105,10 @@ enum ebb_status ebb__tier_program_model(struct ebb_operations *operations, struc
         !model->blocks)
         return ebb__fail(error, EBB_ERR_MEMORY, "tiers", "no memory for the events");
     for (uint32_t b = 0; b < operations->block_count; b++)
-        model->blocks[b] =
-            (struct ebb_model_block){.serial = b + 1,
-                                     .size_bytes = operations->blocks[b].size_bytes,
-                                     .alloc_tick = EBB_TICK_NONE,
-                                     .free_tick = EBB_TICK_NONE};
+        model->blocks[b] = (struct ebb_model_block){.serial = b + 1,
+                                                    .size_bytes = operations->blocks[b].size_bytes,
+                                                    .alloc_tick = EBB_TICK_NONE,
+                                                    .free_tick = EBB_TICK_NONE};
     for (uint32_t at = 0; at < operations->count; at++) {
         operations->items[at].first_tick = model->tick_count;
         operation_events(operations, at, ns, model);
