@@ -68,7 +68,7 @@ static uint64_t lane_ns(const struct ebb_tier_carry *it, const struct ebb_tier_m
     return continues ? ns - lane->fixed_ns : ns;
 }
 
-/* `last` is the move that was started before it in this operation, or NULL. */
+/* A synchronous copy is over when it returns. `last` is the move that was started before it in this operation, or NULL. */
 static enum ebb_status move_start(struct ebb_tier_carry *it, struct ebb_tier_move *move,
                                   const struct ebb_tier_move *last, struct ebb_error *error)
 {
@@ -87,10 +87,12 @@ static enum ebb_status move_start(struct ebb_tier_carry *it, struct ebb_tier_mov
     move->done = false;
     it->predicted_copy_ns += (double)ns;
     it->copies++;
-    ebb__tier_lane_push(lane_of(it, move),
-                        (struct ebb_tier_copy){ebb__tier_place(it->memory, b, to),
-                                               ebb__tier_place(it->memory, b, !to), bytes, ns,
-                                               &move->done});
+    struct ebb_tier_copy copy = {ebb__tier_place(it->memory, b, to),
+                                 ebb__tier_place(it->memory, b, !to), bytes, ns, &move->done};
+    if (move->stay->start == move->stay->first)
+        ebb__tier_lane_copy(lane_of(it, move), copy);
+    else
+        ebb__tier_lane_push(lane_of(it, move), copy);
     return EBB_OK;
 }
 
