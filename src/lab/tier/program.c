@@ -38,6 +38,7 @@ struct ebb_tier_program {
     uint64_t began_ns;  /* of the operation */
     uint64_t iteration_began_ns;
     double copy_before_ns, copy_ns; /* of the lanes: at the begin of an iteration; in all timed */
+    double compute_ns;              /* of the operations, in all timed iterations */
     EBB_VEC(uint64_t) times_ns;     /* of the timed iterations */
 };
 
@@ -281,6 +282,8 @@ void ebb__tier_program_after(struct ebb_tier_program *program, uint32_t operatio
             throttle > 0 ? (uint64_t)(throttle * (double)took_ns) : took_ns;
     else if (throttle > 0)
         ebb__tier_until(program->began_ns + ebb__tier_carry_pace_ns(carry, operation));
+    if (is_planned(program) && !is_sampled(program))
+        program->compute_ns += (double)(ebb__now_ns() - program->began_ns);
     if (operation + 1 == program->operations.count)
         iteration_end(program);
 }
@@ -292,6 +295,7 @@ static void predicted_set(const struct running *running, struct ebb_tier_program
     const struct ebb_tier_result *result = &running->row.result;
     figures->plan_ns = running->row.plan.plan_ns;
     figures->predicted_iteration_ns = result->iteration_ns;
+    figures->predicted_compute_ns = result->compute_ns;
     figures->predicted_fast_ns = result->fast_ns;
     figures->predicted_copy_ns = running->carry.predicted_copy_ns;
     figures->copies = running->carry.copies;
@@ -319,6 +323,7 @@ void ebb__tier_program_figures(const struct ebb_tier_program *program,
         figures->iteration_ns =
             (double)ebb__median_u64(program->times_ns.items, program->times_ns.count);
         figures->copy_ns = program->copy_ns / (double)program->times_ns.count;
+        figures->compute_ns = program->compute_ns / (double)program->times_ns.count;
     }
     figures->fast_bytes = samples->peak_bytes[EBB_TIER_FAST];
     figures->slow_bytes = samples->peak_bytes[EBB_TIER_SLOW];
