@@ -10,7 +10,7 @@ enum ebb_status ebb__train_tiers_open(struct ebb_exec *exec,
     (void)exec;
     (void)options;
     (void)tiers;
-    return ebb__train_fail(error, EBB_ERR_UNSUPPORTED, "--tiers",
+    return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--tiers",
                            "this build has no laboratory (EBB_LAB)");
 }
 

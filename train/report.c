@@ -130,8 +130,8 @@ static json_t *tiers_to_json(const struct ebb_tier_program_figures *tiers)
     put(object, "timed_iterations", tiers->timed_iterations);
     put_ns(object, "predicted_iteration_ns", tiers->predicted_iteration_ns);
     put_ns(object, "iteration_ns", tiers->iteration_ns);
-    put_ns(object, "predicted_compute_ns", tiers->predicted_compute_ns);
-    put_ns(object, "compute_ns", tiers->compute_ns);
+    put_ns(object, "predicted_rest_ns", tiers->predicted_rest_ns);
+    put_ns(object, "rest_ns", tiers->rest_ns);
     put_ns(object, "predicted_fast_ns", tiers->predicted_fast_ns);
     put_ns(object, "predicted_copy_ns", tiers->predicted_copy_ns);
     put_ns(object, "copy_ns", tiers->copy_ns);

@@ -18,7 +18,7 @@
 struct ebb_train_tiers; /* opaque */
 
 /* The executor's training is on two tiers from now on. Errors of ebb__tier_program_create() and
- * ebb__tier_program_start(). EBB_ERR_UNSUPPORTED in a build without the laboratory. */
+ * ebb__tier_program_start(). EBB_ERR_ARGUMENT in a build without the laboratory. */
 EBB_NODISCARD enum ebb_status ebb__train_tiers_open(struct ebb_exec *exec,
                                                     const struct ebb_tier_program_options *options,
                                                     struct ebb_train_tiers **tiers,

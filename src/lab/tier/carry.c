@@ -68,7 +68,8 @@ static uint64_t lane_ns(const struct ebb_tier_carry *it, const struct ebb_tier_m
     return continues ? ns - lane->fixed_ns : ns;
 }
 
-/* A synchronous copy is over when it returns. `last` is the move that was started before it in this operation, or NULL. */
+/* A synchronous copy is over when it returns. `last` is the move that was started before it in this
+ * operation, or NULL. */
 static enum ebb_status move_start(struct ebb_tier_carry *it, struct ebb_tier_move *move,
                                   const struct ebb_tier_move *last, struct ebb_error *error)
 {

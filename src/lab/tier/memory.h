@@ -1,6 +1,6 @@
 /* The two memories of a plan for two tiers, made here. Fast memory is anonymous. The slow tier is a
- * file without a name, mapped and used in place: in a folder (tmpfs, DAX, a disk), or in memory,
- * on a NUMA node if one is named.
+ * file without a name, mapped and used in place. It is in a folder (tmpfs, DAX, a disk), or in
+ * memory, on a NUMA node if one is named.
  *
  *     status = ebb__tier_memory_open(&memory, &operations, &plan, 4096, "/dev/shm", &error);
  *     status = ebb__tier_memory_take(&memory, block, EBB_TIER_SLOW, &error);
@@ -8,7 +8,7 @@
  *     ebb__tier_memory_release(&memory, block, EBB_TIER_SLOW);
  *
  * Each block has an address of its own in both, and pages only where it was taken. New pages are
- * zero. The bytes of the slow tier are allocated when a block is taken: a disk that is full is an
+ * zero. Bytes of the slow tier are allocated when a block is taken. So a disk that is full is an
  * error then, and no signal later. Not thread-safe. */
 #ifndef EBB_LAB_TIER_MEMORY_H
 #define EBB_LAB_TIER_MEMORY_H

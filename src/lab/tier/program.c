@@ -38,8 +38,9 @@ struct ebb_tier_program {
     uint64_t began_ns;  /* of the operation */
     uint64_t iteration_began_ns;
     double copy_before_ns, copy_ns; /* of the lanes: at the begin of an iteration; in all timed */
-    double compute_ns;              /* of the operations, in all timed iterations */
+    uint64_t compute_ns;            /* of the operations so far, in this iteration */
     EBB_VEC(uint64_t) times_ns;     /* of the timed iterations */
+    EBB_VEC(uint64_t) rests_ns;     /* likewise, without their operations */
 };
 
 /* ---- what the program says ------------------------------------------------------------------- */
@@ -92,6 +93,7 @@ void ebb__tier_program_destroy(struct ebb_tier_program *program)
     ebb_vec_free(&program->items);
     ebb_vec_free(&program->uses);
     ebb_vec_free(&program->times_ns);
+    ebb_vec_free(&program->rests_ns);
     free(program->place);
     free(program);
 }
@@ -235,6 +237,7 @@ static enum ebb_status iteration_begin(struct ebb_tier_program *program, struct 
     program->copy_before_ns = ebb__tier_carry_copy_ns(carry);
     carry->predicted_copy_ns = 0;
     carry->copies = 0;
+    program->compute_ns = 0;
     program->iteration_began_ns = ebb__now_ns();
     return status;
 }
@@ -265,7 +268,9 @@ static void iteration_end(struct ebb_tier_program *program)
     if (is_planned(program) && !is_sampled(program)) {
         program->copy_ns +=
             ebb__tier_carry_copy_ns(&program->running->carry) - program->copy_before_ns;
-        (void)ebb_vec_push(&program->times_ns, ebb__now_ns() - program->iteration_began_ns);
+        uint64_t took_ns = ebb__now_ns() - program->iteration_began_ns;
+        (void)ebb_vec_push(&program->times_ns, took_ns);
+        (void)ebb_vec_push(&program->rests_ns, took_ns - program->compute_ns);
     }
     program->iteration++;
 }
@@ -282,8 +287,7 @@ void ebb__tier_program_after(struct ebb_tier_program *program, uint32_t operatio
             throttle > 0 ? (uint64_t)(throttle * (double)took_ns) : took_ns;
     else if (throttle > 0)
         ebb__tier_until(program->began_ns + ebb__tier_carry_pace_ns(carry, operation));
-    if (is_planned(program) && !is_sampled(program))
-        program->compute_ns += (double)(ebb__now_ns() - program->began_ns);
+    program->compute_ns += ebb__now_ns() - program->began_ns;
     if (operation + 1 == program->operations.count)
         iteration_end(program);
 }
@@ -295,7 +299,7 @@ static void predicted_set(const struct running *running, struct ebb_tier_program
     const struct ebb_tier_result *result = &running->row.result;
     figures->plan_ns = running->row.plan.plan_ns;
     figures->predicted_iteration_ns = result->iteration_ns;
-    figures->predicted_compute_ns = result->compute_ns;
+    figures->predicted_rest_ns = result->iteration_ns - result->compute_ns;
     figures->predicted_fast_ns = result->fast_ns;
     figures->predicted_copy_ns = running->carry.predicted_copy_ns;
     figures->copies = running->carry.copies;
@@ -323,7 +327,8 @@ void ebb__tier_program_figures(const struct ebb_tier_program *program,
         figures->iteration_ns =
             (double)ebb__median_u64(program->times_ns.items, program->times_ns.count);
         figures->copy_ns = program->copy_ns / (double)program->times_ns.count;
-        figures->compute_ns = program->compute_ns / (double)program->times_ns.count;
+        figures->rest_ns =
+            (double)ebb__median_u64(program->rests_ns.items, program->rests_ns.count);
     }
     figures->fast_bytes = samples->peak_bytes[EBB_TIER_FAST];
     figures->slow_bytes = samples->peak_bytes[EBB_TIER_SLOW];

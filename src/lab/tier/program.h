@@ -53,7 +53,7 @@ struct ebb_tier_program_figures {
     uint64_t plan_ns;
     uint64_t planned_iterations, timed_iterations;
     double predicted_iteration_ns, iteration_ns; /* the median of the timed ones */
-    double predicted_compute_ns, compute_ns;     /* of its operations alone; the latter a mean */
+    double predicted_rest_ns, rest_ns;           /* likewise, without its operations */
     double predicted_fast_ns;                    /* with everything in fast memory */
     double predicted_copy_ns, copy_ns;           /* of an iteration's copies; the latter a mean */
     uint64_t copies;                             /* of an iteration */
