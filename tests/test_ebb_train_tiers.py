@@ -78,12 +78,12 @@ class Carried(Case):
         self.assertLessEqual(tiers["fast_bytes"], tiers["planned_fast_bytes"])
         self.assertEqual(tiers["slow_bytes"], tiers["planned_slow_bytes"])
 
-    def check_net(self, net, shares=(("1:1", 1 / 2), ("1:4", 1 / 5))):
+    def check_net(self, net, shares=(("1:1", 1 / 2), ("1:4", 1 / 5)), policies=tuple(POLICIES)):
         words = f"{NETS[net]} --iterations {ITERATIONS}"
         losses = self.figures(words)["losses"]
         self.assertEqual(len(set(losses)), ITERATIONS, "losses do not change")
         copied = set()
-        for policy in POLICIES:
+        for policy in policies:
             for share, fraction in shares:
                 with self.subTest(policy=policy, share=share):
                     figures = self.tiered(words, share=share, policy=policy)
@@ -105,7 +105,7 @@ class Carried(Case):
 
     def test_gpt_2(self):
         """With Adam, whose states outnumber the weights."""
-        self.check_net("gpt-2", (("1:4", 1 / 5),))
+        self.check_net("gpt-2", (("1:4", 1 / 5),), ("deeptm", "deeptm:-asynchronous"))
 
     def test_places(self):
         words = f"{NETS['cnn']} --iterations {ITERATIONS}"
