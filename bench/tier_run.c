@@ -96,14 +96,14 @@ int main(int argc, char **argv)
                 return fail(&error);
             double ratio = timed.iteration_ns / row.result.iteration_ns;
             off[count++] = (uint64_t)(fabs(ratio - 1) * 1e6);
-            bool over = sampled.fast_over_operations || timed.checksum != sampled.checksum;
+            bool over = sampled.samples_taken.fast_over || timed.checksum != sampled.checksum;
             wrong += over || timed.checksum != reference;
             printf("%5.0f%% %-22s %8.1fms %8.1fms %+6.1f%% %8.1fms %8.1fms %6s %5.0f%%\n",
                    100 * share, policies[p], row.result.iteration_ns / 1e6,
                    timed.iteration_ns / 1e6, 100 * (ratio - 1), timed.predicted_copy_ns / 1e6,
                    timed.copy_ns / 1e6, timed.checksum == reference ? "same" : "OTHER",
-                   100 * (double)sampled.fast_same_operations /
-                       (double)(sampled.sampled_operations + 1));
+                   100 * (double)sampled.samples_taken.same /
+                       (double)(sampled.samples_taken.operations + 1));
             ebb__tier_plan_fini(&row.plan);
         }
     }

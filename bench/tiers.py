@@ -10,13 +10,21 @@ are those of the processor that recorded it. With --scale-time 0.05 it is 20 tim
 socket of a server is.
 
 The last three programs are recorded last, and nothing is chosen by them.
+
+    bench/tiers.py --validate FOLDER --write docs/tiers.md
+
+Instead: trainings that carry plans out, by `ebb-train --tiers`. The slow tier is a file in FOLDER.
+Its copies, and operations that use it, take at least what the machine LANES says: operations in
+fast memory take three times their time. Predicted times stand beside measured ones.
 """
 import argparse
 import json
 import math
 import os
 import subprocess
+import statistics
 import sys
+import tempfile
 
 import paired
 
@@ -35,6 +43,63 @@ PARTS = ["deeptm:-aggregation", "deeptm:-runs", "deeptm:-prices", "deeptm:-heat"
          "deeptm:-regret", "deeptm:-asynchronous", "deeptm:+learning"]
 ABLATED = "1:4"
 ABLATED_TRACES = ["resnet50", "densenet121"]
+
+
+# Slower than a copy within DRAM, so that a busy machine keeps up with it.
+LANES = {"schema": "ebb.machine/1", "name": "throttled",
+         "tiers": [{"read": "20GB/s", "write": "20GB/s"}, {"read": "500MB/s", "write": "250MB/s"}],
+         "out": {"bytes_per_second": "400MB/s", "fixed_ns": 20000},
+         "in": {"bytes_per_second": "500MB/s", "fixed_ns": 20000}}
+TRAININGS = {"cnn": ("--batch", "64"), "gpt-2": ("--batch", "2", "--size", "32", "--classes", "100"),
+             "resnet-18": ("--batch", "2", "--size", "64", "--classes", "10")}
+CARRIED = ["deeptm", "deeptm:-asynchronous", "autotm:static", "sentinel", "ebb", "first-touch"]
+VALIDATED_SHARES = ["1:1", "1:4"]
+
+
+def train(args, net, *more):
+    command = [os.path.join(os.path.dirname(args.ebb), "ebb-train"), net, *TRAININGS[net],
+               "--iterations", "7", "--quiet", "--summary-json", "-", *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=600,
+                          env=dict(os.environ, OMP_NUM_THREADS="1"))
+    return json.loads(done.stdout)
+
+
+def off(ratio):
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def validate(args):
+    """Carries out each plan; returns the lines of the table."""
+    lines = ["| program | share | policy | iteration | of it without compute | copies | losses | "
+             "residency |", "|---" * 8 + "|"]
+    errors, rest_errors, wrong = [], [], 0
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as machine:
+        json.dump(LANES, machine)
+        machine.flush()
+        for net in TRAININGS:
+            losses = train(args, net)["losses"]
+            for share in VALIDATED_SHARES:
+                for policy in CARRIED:
+                    run = train(args, net, "--tiers", share, "--policy", policy, "--store",
+                                args.validate, "--machine", machine.name, "--throttle", "3")
+                    tiers, same = run["tiers"], run["losses"] == losses
+                    predicted = tiers["predicted_iteration_ns"]
+                    # Compute as it was predicted; what is left are copies and waits.
+                    rest = 1 + (tiers["rest_ns"] - tiers["predicted_rest_ns"]) / predicted
+                    errors.append(abs(tiers["iteration_ns"] / predicted - 1))
+                    rest_errors.append(abs(rest - 1))
+                    copies = tiers["predicted_copy_ns"]
+                    wrong += tiers["off_operations"] > 0 or not same
+                    lines.append(
+                        f"| {net} | {share} | {policy} | {off(tiers['iteration_ns'] / predicted)} "
+                        f"| {off(rest)} | {off(tiers['copy_ns'] / copies) if copies else '-'} | "
+                        f"{'same' if same else 'OTHER'} | "
+                        f"{tiers['sampled_operations'] - tiers['off_operations']} of "
+                        f"{tiers['sampled_operations']} |")
+                    print(lines[-1], file=sys.stderr)
+    lines.append(f"| median, absolute | | | {100 * statistics.median(errors):.1f} % | "
+                 f"{100 * statistics.median(rest_errors):.1f} % | | | wrong: {wrong} |")
+    return lines
 
 
 def record(args, programs):
@@ -201,8 +266,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ebb", default=os.path.join(paired.SOURCE, "build/release/bin/ebb"))
-    parser.add_argument("--record", required=True, help="folder of the recorded programs")
-    parser.add_argument("--keep", required=True, help="folder of results")
+    parser.add_argument("--record", help="folder of the recorded programs")
+    parser.add_argument("--keep", help="folder of results")
+    parser.add_argument("--validate", metavar="FOLDER", help="carry plans out, slow tier here")
     parser.add_argument("--scale-time", type=float, default=0.05)
     parser.add_argument("--seconds", type=float, default=20, help="that an integer program may take")
     parser.add_argument("--kept-only", action="store_true", help="make no new plans")
@@ -211,6 +277,14 @@ def main():
     parser.add_argument("--write", metavar="DOCUMENT", help="replace the tables' sections there")
     parser.add_argument("-o", "--output", help="write all rows as JSON")
     args = parser.parse_args()
+    if args.validate:
+        made = {"validation": validate(args)}
+        print("\n".join(made["validation"]))
+        if args.write:
+            write(args.write, made)
+        return
+    if not args.record or not args.keep:
+        parser.error("--record and --keep, or --validate, are needed")
     for folder in (args.record, args.keep):
         os.makedirs(folder, exist_ok=True)
     wanted = [(name, machine, share, policy) for name in TRACES for machine in MACHINES

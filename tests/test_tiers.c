@@ -216,6 +216,35 @@ static void test_every_plan_passes_the_checker(void **unused)
     }
 }
 
+/* A program that is too big for its time: the best that is known is the plan, which says so. */
+static void test_a_program_that_is_too_big(void **unused)
+{
+    (void)unused;
+    if (!ebb__mip_is_here())
+        skip();
+    struct ebb_model model = make_training(150, 256 * EBB_MIB, 100000000, 7);
+    struct ebb_operations operations = operations_of(&model);
+    struct ebb_tier_machine of = machine(1);
+    struct ebb_tier_request request = {&operations, &of, 0, 1, &model};
+    uint64_t peak;
+    assert_int_equal(ebb__tiers_peak(&operations, &of, &peak, NULL), EBB_OK);
+    request.budget_bytes = peak / 5;
+    for (size_t p = 0; p < 2; p++) {
+        struct ebb_tier_row row;
+        const char *const policies[] = {"autotm:sync", "autotm:async"};
+        assert_int_equal(ebb__tier_run(ebb__tier_policy(policies[p]), &request, &row, NULL),
+                         EBB_OK); /* it passed the checker */
+        assert_false(row.plan.optimal);
+        assert_true(strstr(row.plan.note, "no solution in time") ||
+                    strstr(row.plan.note, "time limit reached"));
+        assert_int_equal(row.plan.fell_back, strstr(row.plan.note, "no solution") != NULL);
+        assert_true(row.result.fast_peak_bytes <= request.budget_bytes);
+        ebb__tier_plan_fini(&row.plan);
+    }
+    ebb__operations_fini(&operations);
+    ebb__model_fini(&model);
+}
+
 /* Simulates and checks what `tier_at` says: bit i of a block's number is its tier in operation i.
  * Every change is synchronous. Returns infinity if it does not fit. */
 static double placement_ns(const struct ebb_tier_request *request, const uint32_t *bits)
@@ -461,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_operations_are_stretches),
         cmocka_unit_test(test_a_copy_is_hidden_or_waited_for),
         cmocka_unit_test(test_every_plan_passes_the_checker),
+        cmocka_unit_test(test_a_program_that_is_too_big),
         cmocka_unit_test(test_autotm_static_is_optimal),
         cmocka_unit_test(test_synchronous_plans_against_brute_force),
         cmocka_unit_test(test_damage_is_found),

@@ -5,6 +5,7 @@
 #include "train/exec/persist.h"
 #include "train/options.h"
 #include "train/report.h"
+#include "train/tiers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +23,9 @@ struct session {
     struct ebb_net *net;
     struct ebb_data *data;
     struct ebb_exec *exec;
-    struct ebb_context *context;
-    uint64_t iterations; /* stop when so many are done */
+    struct ebb_context *context;   /* NULL: with two tiers */
+    struct ebb_train_tiers *tiers; /* NULL: with a context */
+    uint64_t iterations;           /* stop when so many are done */
     struct ebb_train_figures figures;
 };
 
@@ -129,6 +131,18 @@ static enum ebb_status make_context(struct session *session, struct ebb_error *e
     return status;
 }
 
+static enum ebb_status make_tiers(struct session *session, struct ebb_error *error)
+{
+    const struct ebb_train_options *options = &session->options;
+    struct ebb_tier_program_options tiers = {.policy = options->policy,
+                                             .machine = options->machine,
+                                             .place = options->store,
+                                             .share = options->tiers_share,
+                                             .throttle = options->throttle};
+    session->figures.has_tiers = true;
+    return ebb__train_tiers_open(session->exec, &tiers, &session->tiers, error);
+}
+
 static struct ebb_checkpoint_head head_of(const struct session *session)
 {
     const struct ebb_net_options *shape = &session->net->options;
@@ -168,6 +182,15 @@ static enum ebb_status save(struct session *session, struct ebb_error *error)
     return ebb__checkpoint_save(session->options.checkpoint, &head, &tensors, error);
 }
 
+/* The figures of what holds the tensors. */
+static void look(struct session *session)
+{
+    if (session->tiers)
+        ebb__train_tiers_figures(session->tiers, &session->figures.tiers);
+    else
+        ebb_statistics(session->context, &session->figures.statistics);
+}
+
 static enum ebb_status iterate(struct session *session, struct ebb_error *error)
 {
     struct ebb_train_figures *figures = &session->figures;
@@ -180,7 +203,7 @@ static enum ebb_status iterate(struct session *session, struct ebb_error *error)
     if (!ebb__list_push(&figures->losses, result.loss) ||
         !ebb__list_push(&figures->seconds, seconds))
         return ebb__train_fail_memory(error, "the list of losses");
-    ebb_statistics(session->context, &figures->statistics);
+    look(session);
     if (!session->options.is_quiet)
         ebb__report_progress(figures, session->iterations);
     return EBB_OK;
@@ -201,7 +224,7 @@ static enum ebb_status train(struct session *session, struct ebb_error *error)
         }
     }
     /* Those of the training: a test uses other tensors. */
-    ebb_statistics(session->context, &session->figures.statistics);
+    look(session);
     if (!options->is_quiet && session->figures.losses.count)
         ebb__report_progress_end();
     if (!status && options->checkpoint && saved_at != exec->iteration)
@@ -211,7 +234,8 @@ static enum ebb_status train(struct session *session, struct ebb_error *error)
 
 static enum ebb_status test(struct session *session, struct ebb_error *error)
 {
-    uint64_t batches = ebb__data_test_batches(session->data), correct = 0;
+    /* On two tiers there is no plan for a test. */
+    uint64_t batches = session->tiers ? 0 : ebb__data_test_batches(session->data), correct = 0;
     enum ebb_status status = EBB_OK;
     for (uint64_t b = 0; !status && b < batches; b++) {
         struct ebb_exec_result result = {0};
@@ -230,7 +254,8 @@ static enum ebb_status run(struct session *session, struct ebb_error *error)
     if (!status)
         status = make_exec(session, error);
     if (!status)
-        status = make_context(session, error);
+        status = session->options.tiers_share > 0 ? make_tiers(session, error)
+                                                  : make_context(session, error);
     if (!status)
         status = begin(session, error);
     if (!status)
@@ -239,7 +264,7 @@ static enum ebb_status run(struct session *session, struct ebb_error *error)
         status = test(session, error);
     if (status)
         return status;
-    ebb_statistics(session->context, &session->figures.statistics);
+    look(session);
     if (session->options.summary)
         status = ebb__report_json(&session->figures, session->options.summary, error);
     bool is_json = session->options.summary && strcmp(session->options.summary, "-") == 0;
@@ -251,6 +276,7 @@ static enum ebb_status run(struct session *session, struct ebb_error *error)
 static void fini(struct session *session)
 {
     ebb__exec_destroy(session->exec);
+    ebb__train_tiers_close(session->tiers);
     ebb_context_destroy(session->context);
     ebb__data_close(session->data);
     ebb__net_destroy(session->net);

@@ -3,6 +3,8 @@
 #include "train/base/fail.h"
 #include "train/base/size.h"
 
+#include "lab/tier/program.h"
+
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,8 @@ enum option_value {
     CHECKPOINT_EVERY,
     RESUME,
     RECORD,
+    TIERS,
+    THROTTLE,
     SUMMARY,
     QUIET,
     HELP,
@@ -60,6 +64,8 @@ static const struct option long_options[] = {
     {"checkpoint-every", required_argument, NULL, CHECKPOINT_EVERY},
     {"resume", required_argument, NULL, RESUME},
     {"record", required_argument, NULL, RECORD},
+    {"tiers", required_argument, NULL, TIERS},
+    {"throttle", required_argument, NULL, THROTTLE},
     {"summary-json", required_argument, NULL, SUMMARY},
     {"quiet", no_argument, NULL, QUIET},
     {"help", no_argument, NULL, HELP},
@@ -73,30 +79,36 @@ void ebb__train_help(FILE *out)
             "usage: ebb-train NET [options]\n\n"
             "Trains a network within a memory budget.\n\nnetworks: %s\n\n",
             ebb__net_names());
-    fputs("  --batch N              images or sequences of an iteration\n"
-          "  --size N               height and width in pixels, or positions of a sequence\n"
-          "  --classes N            classes, or tokens of a vocabulary\n"
-          "  --data D               fashion (Fashion-MNIST) or synthetic (default)\n"
-          "  --iterations K         stop after so many (default 10)\n"
-          "  --epochs E             stop after so many passes over Fashion-MNIST\n"
-          "  --optimizer O          sgd or adam (default: sgd, adam for gpt)\n"
-          "  --rate R               learning rate (default: 0.01, 0.0003 for adam)\n"
-          "  --halve-rate-every K   after each K iterations (default: never)\n"
-          "  --seed S               of parameters, data and dropout (default 1)\n\n"
-          "  --budget B             bytes of all tensors: 8G, 512M, or 40% of the peak\n"
-          "  --policy P             ebb (default), static, layrub:intra, layrub:inter,\n"
-          "                         layrub:hybrid, vdnn:all, vdnn:conv\n"
-          "  --store DIR            where evicted tensors go: a folder, or memory\n"
-          "  --machine M            lanes that plans assume (default: measured)\n\n"
-          "  --checkpoint FILE      save the training here at the end\n"
-          "  --checkpoint-every K   and after each K iterations\n"
-          "  --resume FILE          go on from a checkpoint, with the same bits\n"
-          "  --record TRACE         record a trace for ebb plan and ebb compare\n"
-          "  --summary-json FILE    write the figures as JSON; - is the standard output\n"
-          "  --quiet                no progress\n"
-          "  --help, --version\n\n"
-          "example: ebb-train resnet-50 --batch 16 --budget 40%\n",
-          out);
+    fputs(
+        "  --batch N              images or sequences of an iteration\n"
+        "  --size N               height and width in pixels, or positions of a sequence\n"
+        "  --classes N            classes, or tokens of a vocabulary\n"
+        "  --data D               fashion (Fashion-MNIST) or synthetic (default)\n"
+        "  --iterations K         stop after so many (default 10)\n"
+        "  --epochs E             stop after so many passes over Fashion-MNIST\n"
+        "  --optimizer O          sgd or adam (default: sgd, adam for gpt)\n"
+        "  --rate R               learning rate (default: 0.01, 0.0003 for adam)\n"
+        "  --halve-rate-every K   after each K iterations (default: never)\n"
+        "  --seed S               of parameters, data and dropout (default 1)\n\n"
+        "  --budget B             bytes of all tensors: 8G, 512M, or 40% of the peak\n"
+        "  --policy P             ebb (default), static, layrub:intra, layrub:inter,\n"
+        "                         layrub:hybrid, vdnn:all, vdnn:conv\n"
+        "  --store DIR            where evicted tensors go: a folder, or memory\n"
+        "  --machine M            lanes that plans assume (default: measured)\n\n"
+        "  --tiers F:S            two memories: S times as much slow memory, used in place, as fast\n"
+        "                         one; or 20% of the peak. --policy deeptm (default), and all of\n"
+        "                         ebb compare --tiers; --store: the slow memory, a folder, memory\n"
+        "                         (default) or memory:NODE; --machine: optane (default), cxl, a file\n"
+        "  --throttle X           steps take X times their time, slow memory what the machine says\n\n"
+        "  --checkpoint FILE      save the training here at the end\n"
+        "  --checkpoint-every K   and after each K iterations\n"
+        "  --resume FILE          go on from a checkpoint, with the same bits\n"
+        "  --record TRACE         record a trace for ebb plan and ebb compare\n"
+        "  --summary-json FILE    write the figures as JSON; - is the standard output\n"
+        "  --quiet                no progress\n"
+        "  --help, --version\n\n"
+        "example: ebb-train resnet-50 --batch 16 --budget 40%\n",
+        out);
 }
 
 /* The index of `text` among `words`; -1: it is none of them. */
@@ -161,25 +173,42 @@ static enum ebb_status read_rate(struct ebb_train_options *options, const char *
     return EBB_OK;
 }
 
+/* `1:4`, or a share of the peak. */
+static enum ebb_status read_tiers(struct ebb_train_options *options, const char *text,
+                                  struct ebb_error *error)
+{
+    char *end, *last;
+    double share, fast = strtod(text, &end);
+    if (ebb__train_percent_parse(text, &share) && share <= 1) {
+        options->tiers_share = share;
+        return EBB_OK;
+    }
+    double slow = *end == ':' ? strtod(end + 1, &last) : -1;
+    if (end == text || *end != ':' || last == end + 1 || *last || !(fast > 0 && fast < 1e6) ||
+        !(slow >= 0 && slow < 1e6))
+        return fail_value(error, TIERS, text, "fast to slow (1:4) or a share of the peak (20%)");
+    options->tiers_share = fast / (fast + slow);
+    return EBB_OK;
+}
+
+static enum ebb_status read_throttle(struct ebb_train_options *options, const char *text,
+                                     struct ebb_error *error)
+{
+    char *end;
+    options->throttle = strtod(text, &end);
+    if (end == text || *end || !(options->throttle > 0 && options->throttle <= 1000))
+        return fail_value(error, THROTTLE, text, "a number above 0, up to 1000");
+    return EBB_OK;
+}
+
 /* Options whose value is one of some words. */
 static enum ebb_status read_word(struct ebb_train_options *options, int option, const char *text,
                                  struct ebb_error *error)
 {
-    static const char *const policies[] = {
-        "ebb", "static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"};
     static const char *const data[] = {"fashion", "synthetic"};
     static const char *const optimizers[] = {"sgd", "adam"};
     int found;
     switch (option) {
-    case POLICY:
-        found = word(text, policies, EBB_MODE_COUNT);
-        if (found < 0)
-            return fail_value(error, option, text,
-                              "ebb, static, layrub:intra, layrub:inter, layrub:hybrid, vdnn:all or "
-                              "vdnn:conv");
-        options->mode = (enum ebb_mode)found;
-        options->policy = policies[found];
-        return EBB_OK;
     case DATA:
         found = word(text, data, 2);
         if (found < 0)
@@ -219,6 +248,13 @@ static enum ebb_status read_option(struct ebb_train_options *options, int option
         return read_number(error, option, text, 1, COUNT_MOST, &options->halving_iterations);
     case RATE:
         return read_rate(options, text, error);
+    case TIERS:
+        return read_tiers(options, text, error);
+    case THROTTLE:
+        return read_throttle(options, text, error);
+    case POLICY:
+        options->policy = text;
+        return EBB_OK;
     case STORE:
         options->store = text;
         return EBB_OK;
@@ -242,6 +278,44 @@ static enum ebb_status read_option(struct ebb_train_options *options, int option
     }
 }
 
+/* With two tiers the policy is one of the laboratory's, which says so if it is none. */
+static enum ebb_status settle_policy(struct ebb_train_options *options, struct ebb_error *error)
+{
+    static const char *const policies[] = {
+        "ebb", "static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"};
+    bool is_tiered = options->tiers_share > 0;
+    if (!options->policy)
+        options->policy = is_tiered ? "deeptm" : "ebb";
+    int found = is_tiered ? 0 : word(options->policy, policies, EBB_MODE_COUNT);
+    if (found < 0)
+        return fail_value(error, POLICY, options->policy,
+                          "ebb, static, layrub:intra, layrub:inter, layrub:hybrid, vdnn:all or "
+                          "vdnn:conv");
+    options->mode = (enum ebb_mode)found;
+    return EBB_OK;
+}
+
+static enum ebb_status settle_tiers(struct ebb_train_options *options, struct ebb_error *error)
+{
+    if (!(options->tiers_share > 0))
+        return options->throttle > 0
+                   ? ebb__train_fail(error, EBB_ERR_ARGUMENT, "--throttle", "needs --tiers")
+                   : EBB_OK;
+    if (options->budget_bytes || options->budget_share > 0)
+        return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--budget",
+                               "cannot be given with --tiers, which says how much is fast");
+    if (options->record)
+        return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--record", "cannot be given with --tiers");
+    if (options->iterations && options->iterations <= EBB_TIER_PROFILED)
+        return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--iterations",
+                               "--tiers plans after %d: give more", EBB_TIER_PROFILED);
+    if (!options->store)
+        options->store = "memory";
+    if (!options->machine)
+        options->machine = "optane";
+    return EBB_OK;
+}
+
 /* What options mean together. */
 static enum ebb_status settle(struct ebb_train_options *options, bool has_optimizer,
                               struct ebb_error *error)
@@ -262,6 +336,11 @@ static enum ebb_status settle(struct ebb_train_options *options, bool has_optimi
                                "cannot be given with --iterations");
     if (options->checkpoint_iterations && !options->checkpoint)
         return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--checkpoint-every", "needs --checkpoint");
+    enum ebb_status status = settle_policy(options, error);
+    if (!status)
+        status = settle_tiers(options, error);
+    if (status)
+        return status;
     if (options->mode != EBB_MODE_EBB && (options->budget_bytes || options->budget_share > 0))
         return ebb__train_fail(error, EBB_ERR_ARGUMENT, "--budget", "policy %s has none",
                                options->policy);
@@ -277,7 +356,7 @@ static enum ebb_status settle(struct ebb_train_options *options, bool has_optimi
 enum ebb_status ebb__train_options(int argc, char **argv, struct ebb_train_options *options,
                                    struct ebb_error *error)
 {
-    *options = (struct ebb_train_options){.seed = 1, .policy = "ebb", .data = EBB_DATA_SYNTHETIC};
+    *options = (struct ebb_train_options){.seed = 1, .data = EBB_DATA_SYNTHETIC};
     bool has_optimizer = false;
     opterr = 0;
     for (int found; (found = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {

@@ -15,9 +15,11 @@ struct ebb_train_options {
     struct ebb_net_options shape;
     enum ebb_data_kind data;
     enum ebb_mode mode;
-    const char *policy;    /* the text of `mode` */
+    const char *policy;    /* the text of `mode`, or a policy of two tiers */
     uint64_t budget_bytes; /* 0: none, or a share */
     double budget_share;   /* of the peak; 0: none */
+    double tiers_share;    /* of the peak that is fast memory, beside a slow tier; 0: one tier */
+    double throttle;       /* of two tiers; 0: none */
     uint64_t iterations;   /* 0: by epochs */
     uint64_t epochs;       /* 0: by iterations */
     enum ebb_optimizer optimizer;

@@ -36,11 +36,13 @@ void ebb__report_progress(const struct ebb_train_figures *figures, uint64_t iter
     uint32_t newest = figures->losses.count - 1;
     double seconds = figures->seconds.items[newest];
     bool is_terminal = isatty(STDERR_FILENO) == 1;
+    uint64_t resident_bytes =
+        figures->has_tiers ? figures->tiers.fast_bytes : figures->statistics.resident_bytes;
     fprintf(stderr, "%s%llu/%llu  loss %.6f  %.1f images/s  %s resident%s", is_terminal ? "\r" : "",
             (unsigned long long)(figures->first_iteration + newest + 1),
             (unsigned long long)iterations, (double)figures->losses.items[newest],
             seconds > 0 ? figures->batch / seconds : 0,
-            ebb__train_size_format(figures->statistics.resident_bytes, resident, sizeof resident),
+            ebb__train_size_format(resident_bytes, resident, sizeof resident),
             is_terminal ? "\033[K" : "\n");
 }
 
@@ -50,15 +52,31 @@ void ebb__report_progress_end(void)
         fputc('\n', stderr);
 }
 
-void ebb__report_text(const struct ebb_train_figures *figures)
+static void text_of_tiers(const struct ebb_tier_program_figures *tiers)
+{
+    char a[32], b[32], c[32];
+    if (!tiers->planned_iterations) {
+        printf("nothing was planned: too few iterations\n");
+        return;
+    }
+    printf("%s fast of %s, budget %s; sampled, and as planned in %llu of %llu steps\n",
+           ebb__train_size_format(tiers->fast_bytes, a, sizeof a),
+           ebb__train_size_format(tiers->peak_bytes, b, sizeof b),
+           ebb__train_size_format(tiers->budget_bytes, c, sizeof c),
+           (unsigned long long)(tiers->sampled_operations - tiers->off_operations),
+           (unsigned long long)tiers->sampled_operations);
+    printf("an iteration copies %s out and %s in; predicted %.4f s on %s, measured %.4f s\n",
+           ebb__train_size_format(tiers->moved_out_bytes, a, sizeof a),
+           ebb__train_size_format(tiers->moved_in_bytes, b, sizeof b),
+           tiers->predicted_iteration_ns / 1e9, tiers->machine, tiers->iteration_ns / 1e9);
+    if (*tiers->note)
+        printf("%s\n", tiers->note);
+}
+
+static void text_of_statistics(const struct ebb_train_figures *figures)
 {
     char a[32], b[32], c[32];
     const struct ebb_statistics *statistics = &figures->statistics;
-    printf("%s: %llu parameters, policy %s\n", figures->net,
-           (unsigned long long)figures->parameters, figures->policy);
-    if (figures->losses.count)
-        printf("%u iterations, %.4f s each; last loss %.6f\n", figures->losses.count,
-               median_seconds(figures), (double)figures->losses.items[figures->losses.count - 1]);
     printf("most resident %s; needed without Ebb %s, with static buffers %s\n",
            ebb__train_size_format(statistics->peak_resident_bytes, a, sizeof a),
            ebb__train_size_format(figures->live_peak_bytes, b, sizeof b),
@@ -67,6 +85,19 @@ void ebb__report_text(const struct ebb_train_figures *figures)
            ebb__train_size_format(statistics->moved_out_bytes, a, sizeof a),
            ebb__train_size_format(statistics->moved_in_bytes, b, sizeof b),
            (double)statistics->stall_ns / 1e9);
+}
+
+void ebb__report_text(const struct ebb_train_figures *figures)
+{
+    printf("%s: %llu parameters, policy %s\n", figures->net,
+           (unsigned long long)figures->parameters, figures->policy);
+    if (figures->losses.count)
+        printf("%u iterations, %.4f s each; last loss %.6f\n", figures->losses.count,
+               median_seconds(figures), (double)figures->losses.items[figures->losses.count - 1]);
+    if (figures->has_tiers)
+        text_of_tiers(&figures->tiers);
+    else
+        text_of_statistics(figures);
     if (figures->test_accuracy >= 0)
         printf("test accuracy %.2f %%\n", 100 * figures->test_accuracy);
 }
@@ -82,9 +113,54 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+static void put_ns(json_t *object, const char *key, double ns)
+{
+    put(object, key, (uint64_t)(ns + 0.5));
+}
+
+static json_t *tiers_to_json(const struct ebb_tier_program_figures *tiers)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "machine", json_string(tiers->machine));
+    json_object_set_new(object, "note", json_string(tiers->note));
+    put(object, "peak_bytes", tiers->peak_bytes);
+    put(object, "budget_bytes", tiers->budget_bytes);
+    put(object, "plan_ns", tiers->plan_ns);
+    put(object, "planned_iterations", tiers->planned_iterations);
+    put(object, "timed_iterations", tiers->timed_iterations);
+    put_ns(object, "predicted_iteration_ns", tiers->predicted_iteration_ns);
+    put_ns(object, "iteration_ns", tiers->iteration_ns);
+    put_ns(object, "predicted_rest_ns", tiers->predicted_rest_ns);
+    put_ns(object, "rest_ns", tiers->rest_ns);
+    put_ns(object, "predicted_fast_ns", tiers->predicted_fast_ns);
+    put_ns(object, "predicted_copy_ns", tiers->predicted_copy_ns);
+    put_ns(object, "copy_ns", tiers->copy_ns);
+    put(object, "copies", tiers->copies);
+    put(object, "moved_out_bytes", tiers->moved_out_bytes);
+    put(object, "moved_in_bytes", tiers->moved_in_bytes);
+    put(object, "planned_fast_bytes", tiers->planned_fast_bytes);
+    put(object, "planned_slow_bytes", tiers->planned_slow_bytes);
+    put(object, "fast_bytes", tiers->fast_bytes);
+    put(object, "slow_bytes", tiers->slow_bytes);
+    put(object, "sampled_operations", tiers->sampled_operations);
+    put(object, "same_operations", tiers->same_operations);
+    put(object, "off_operations", tiers->off_operations);
+    return object;
+}
+
+static void put_statistics(json_t *object, const struct ebb_statistics *statistics)
+{
+    put(object, "budget_bytes", statistics->budget_bytes);
+    put(object, "peak_resident_bytes", statistics->peak_resident_bytes);
+    put(object, "moved_out_bytes", statistics->moved_out_bytes);
+    put(object, "moved_in_bytes", statistics->moved_in_bytes);
+    put(object, "stall_ns", statistics->stall_ns);
+    put(object, "planned_iterations", statistics->planned_iterations);
+    put(object, "smallest_feasible_bytes", statistics->smallest_feasible_bytes);
+}
+
 static json_t *to_json(const struct ebb_train_figures *figures)
 {
-    const struct ebb_statistics *statistics = &figures->statistics;
     json_t *object = json_object();
     json_object_set_new(object, "schema", json_string("ebb.train/1"));
     json_object_set_new(object, "net", json_string(figures->net));
@@ -93,15 +169,12 @@ static json_t *to_json(const struct ebb_train_figures *figures)
     put(object, "parameters", figures->parameters);
     put(object, "first_iteration", figures->first_iteration);
     put(object, "iterations", figures->losses.count);
-    put(object, "budget_bytes", statistics->budget_bytes);
     put(object, "static_peak_bytes", figures->static_peak_bytes);
     put(object, "live_peak_bytes", figures->live_peak_bytes);
-    put(object, "peak_resident_bytes", statistics->peak_resident_bytes);
-    put(object, "moved_out_bytes", statistics->moved_out_bytes);
-    put(object, "moved_in_bytes", statistics->moved_in_bytes);
-    put(object, "stall_ns", statistics->stall_ns);
-    put(object, "planned_iterations", statistics->planned_iterations);
-    put(object, "smallest_feasible_bytes", statistics->smallest_feasible_bytes);
+    if (figures->has_tiers)
+        json_object_set_new(object, "tiers", tiers_to_json(&figures->tiers));
+    else
+        put_statistics(object, &figures->statistics);
     json_object_set_new(object, "seconds_an_iteration", real(median_seconds(figures)));
     json_t *losses = json_array(), *seconds = json_array();
     for (uint32_t i = 0; i < figures->losses.count; i++) {

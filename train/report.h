@@ -4,6 +4,8 @@
 
 #include "train/base/list.h"
 
+#include "lab/tier/program.h"
+
 #include "ebb/statistics.h"
 
 #include <stdbool.h>
@@ -20,6 +22,8 @@ struct ebb_train_figures {
     EBB_LIST(float) losses;     /* of each iteration */
     EBB_LIST(double) seconds;   /* likewise */
     double test_accuracy;       /* below 0: not tested */
+    bool has_tiers;             /* then `statistics` is not set, else `tiers` is not */
+    struct ebb_tier_program_figures tiers;
     struct ebb_statistics statistics;
 };
 

@@ -154,18 +154,25 @@ static void block_occupies(const struct simulation *sim, uint64_t *change[2], ui
     }
 }
 
+/* Changes of the bytes in each tier, by operation. */
+static void occupancy_find(const struct simulation *sim, const uint64_t *shared,
+                           uint64_t *change[2])
+{
+    for (uint32_t b = 0; b < sim->operations->block_count; b++) {
+        uint64_t bytes = counted_bytes(sim->operations, sim->machine, sim->plan, shared, b);
+        if (bytes)
+            block_occupies(sim, change, b, bytes);
+    }
+}
+
 static bool peaks_find(const struct simulation *sim, const uint64_t *shared,
                        struct ebb_tier_result *result)
 {
     size_t entries = (size_t)sim->operations->count + 2;
     uint64_t *change[2] = {calloc(entries, sizeof(uint64_t)), calloc(entries, sizeof(uint64_t))};
     bool ok = change[0] && change[1];
-    for (uint32_t b = 0; ok && b < sim->operations->block_count; b++) {
-        uint64_t bytes = counted_bytes(sim->operations, sim->machine, sim->plan, shared, b);
-        if (bytes)
-            block_occupies(sim, change, b, bytes);
-    }
     if (ok) {
+        occupancy_find(sim, shared, change);
         result->fast_peak_bytes = change_peak(change[0], sim->operations->count);
         result->slow_peak_bytes = change_peak(change[1], sim->operations->count);
     }
@@ -358,6 +365,30 @@ enum ebb_status ebb__tiers_simulate(const struct ebb_tier_request *request,
     free(sim.due);
     free(sim.due_of);
     free(sim.operation_ns);
+    return status;
+}
+
+enum ebb_status ebb__tiers_levels(const struct ebb_tier_request *request,
+                                  const struct ebb_tier_plan *plan,
+                                  uint64_t *levels[EBB_TIER_COUNT], struct ebb_error *error)
+{
+    const struct simulation sim = {
+        .operations = request->operations, .machine = request->machine, .plan = plan};
+    size_t count = sim.operations->count;
+    uint64_t *change[2] = {calloc(count + 2, sizeof(uint64_t)),
+                           calloc(count + 2, sizeof(uint64_t))};
+    enum ebb_status status = plan_valid(sim.operations, plan, error);
+    uint64_t *shared = status ? NULL : shared_bytes(sim.operations, plan);
+    if (!status && (!shared || !change[0] || !change[1]))
+        status = ebb__fail(error, EBB_ERR_MEMORY, "tiers", "no memory for the levels");
+    if (!status)
+        occupancy_find(&sim, shared, change);
+    for (int tier = 0; !status && tier < EBB_TIER_COUNT; tier++)
+        for (size_t i = 0; i < count; i++)
+            levels[tier][i] = change[tier][i] + (i ? levels[tier][i - 1] : 0);
+    free(shared);
+    free(change[0]);
+    free(change[1]);
     return status;
 }
 

@@ -73,6 +73,13 @@ static inline uint64_t ebb__tier_bytes(const struct ebb_tier_machine *machine, u
 uint8_t *ebb__tiers_of_uses(const struct ebb_operations *operations,
                             const struct ebb_tier_plan *plan);
 
+/* Bytes that the plan gives to each tier in each operation, copies included: levels[tier] has an
+ * entry for each operation. Errors as ebb__tiers_simulate(). */
+EBB_NODISCARD enum ebb_status ebb__tiers_levels(const struct ebb_tier_request *request,
+                                                const struct ebb_tier_plan *plan,
+                                                uint64_t *levels[EBB_TIER_COUNT],
+                                                struct ebb_error *error);
+
 /* Time with everything in fast memory. */
 double ebb__tiers_fast_ns(const struct ebb_operations *operations,
                           const struct ebb_tier_machine *machine);

@@ -150,9 +150,18 @@ enum ebb_status ebb__exec_attach(struct ebb_exec *exec, struct ebb_context *cont
                   : declare_all(exec, &exec->evaluate, persistent, exec->evaluate_tensors, error);
 }
 
+void ebb__exec_place(struct ebb_exec *exec, const struct ebb_exec_places *places)
+{
+    exec->places = places;
+}
+
 enum ebb_status ebb__exec_open_slot(struct ebb_exec *exec, uint32_t slot, enum ebb_use use,
                                     void **address, struct ebb_error *error)
 {
+    if (exec->places) {
+        *address = exec->places->at(exec->places->self, exec->train.slots.items[slot].storage);
+        return EBB_OK;
+    }
     if (exec->are_held) {
         *address = exec->held[exec->train.slots.items[slot].storage];
         return EBB_OK;
@@ -162,8 +171,9 @@ enum ebb_status ebb__exec_open_slot(struct ebb_exec *exec, uint32_t slot, enum e
 
 enum ebb_status ebb__exec_close_slot(struct ebb_exec *exec, uint32_t slot, struct ebb_error *error)
 {
-    return exec->are_held ? EBB_OK
-                          : ebb_tensor_release(exec->context, exec->train_tensors[slot], error);
+    return exec->places || exec->are_held
+               ? EBB_OK
+               : ebb_tensor_release(exec->context, exec->train_tensors[slot], error);
 }
 
 static enum ebb_status hold_all(struct ebb_exec *exec, struct ebb_error *error)
@@ -249,7 +259,7 @@ static enum ebb_status run_dry(struct ebb_exec *exec, uint32_t kind, struct ebb_
 
 enum ebb_status ebb__exec_dry_run(struct ebb_exec *exec, struct ebb_error *error)
 {
-    if (exec->options.mode != EBB_MODE_EBB)
+    if (exec->places || exec->options.mode != EBB_MODE_EBB)
         return EBB_OK;
     enum ebb_status status = EBB_OK;
     if (ebb__data_test_batches(exec->data))
@@ -262,10 +272,11 @@ static enum ebb_status run_iteration(struct ebb_exec *exec, uint32_t kind, uint6
 {
     struct ebb_run run = run_of(exec, kind);
     run.batch = batch;
-    enum ebb_status status = ebb_iteration_begin(exec->context, kind, error);
+    enum ebb_status status =
+        exec->places ? EBB_OK : ebb_iteration_begin(exec->context, kind, error);
     if (!status)
-        status = ebb__run(&run, error);
-    if (!status)
+        status = exec->places ? ebb__run_placed(&run, error) : ebb__run(&run, error);
+    if (!status && !exec->places)
         status = ebb_iteration_end(exec->context, error);
     *result = run.result;
     return status;

@@ -31,13 +31,24 @@ struct ebb_exec_options {
     uint64_t seed;
 };
 
+/* Memory that is not Ebb's: somebody else says where a storage is. */
+struct ebb_exec_places {
+    void *self;
+    /* Before and after a step that is not left out; in order. */
+    enum ebb_status (*before)(void *self, uint32_t step, struct ebb_error *error);
+    void (*after)(void *self, uint32_t step);
+    /* The address of a storage: of any during a step that uses it, of a persistent one always. */
+    void *(*at)(void *self, uint32_t storage);
+};
+
 struct ebb_exec {
     struct ebb_exec_options options;
     struct ebb_graph graph;
     struct ebb_schedule train, evaluate;
-    struct ebb_data *data;       /* the caller's */
-    struct ebb_context *context; /* the caller's; NULL: not attached */
-    ebb_tensor *train_tensors;   /* [slot]; 0: none */
+    struct ebb_data *data;                /* the caller's */
+    struct ebb_context *context;          /* the caller's; NULL: not attached */
+    const struct ebb_exec_places *places; /* the caller's; NULL: tensors of the context */
+    ebb_tensor *train_tensors;            /* [slot]; 0: none */
     ebb_tensor *evaluate_tensors;
     void **held; /* [storage]: addresses in a static mode; else NULL */
     bool are_held;
@@ -64,6 +75,9 @@ EBB_NODISCARD enum ebb_status ebb__exec_static_bytes(const struct ebb_exec *exec
 /* Declares all tensors. Errors as ebb_tensor_declare(). */
 EBB_NODISCARD enum ebb_status ebb__exec_attach(struct ebb_exec *exec, struct ebb_context *context,
                                                struct ebb_error *error);
+/* Instead: the training is in these places, which must outlive the executor. Nothing is evaluated,
+ * and there is no dry run. */
+void ebb__exec_place(struct ebb_exec *exec, const struct ebb_exec_places *places);
 /* Iterations that compute nothing, so that a plan is in force from the first one. Modes other than
  * EBB_MODE_EBB need none: then it does nothing. Errors as ebb_dry_run_end(). */
 EBB_NODISCARD enum ebb_status ebb__exec_dry_run(struct ebb_exec *exec, struct ebb_error *error);
@@ -86,7 +100,10 @@ EBB_NODISCARD enum ebb_status ebb__exec_open_slot(struct ebb_exec *exec, uint32_
                                                   struct ebb_error *error);
 enum ebb_status ebb__exec_close_slot(struct ebb_exec *exec, uint32_t slot, struct ebb_error *error);
 
-/* --- run.c ------------------------------------------------------------------------------------ */
+/* --- compute.c, run.c, placed.c --------------------------------------------------------------- */
+
+/* Uses of one step: the buffers of an operation, or parameter, gradient and states. */
+#define EBB_STEP_USES_MOST EBB_OP_BUFFERS_MAX
 
 /* Which steps to run, and on what. */
 struct ebb_run {
@@ -98,7 +115,13 @@ struct ebb_run {
     struct ebb_exec_result result;
 };
 
-/* Runs all steps. For exec.c alone. */
+/* Computes one step. Its holds have these addresses. */
+EBB_NODISCARD enum ebb_status ebb__step_compute(struct ebb_run *run, const struct ebb_step *step,
+                                                void *const *addresses, struct ebb_error *error);
+
+/* Runs all steps, on tensors of the context. For exec.c alone. */
 EBB_NODISCARD enum ebb_status ebb__run(struct ebb_run *run, struct ebb_error *error);
+/* Runs all steps, in the executor's places. For exec.c alone. */
+EBB_NODISCARD enum ebb_status ebb__run_placed(struct ebb_run *run, struct ebb_error *error);
 
 #endif

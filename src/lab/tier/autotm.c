@@ -176,12 +176,11 @@ static enum ebb_status plan_take(const struct ebb_autotm *it,
 {
     bool ok = true;
     plan->stays.count = 0;
-    for (uint32_t b = 0; ok && solution->values && b < it->request->operations->block_count; b++)
+    for (uint32_t b = 0; ok && b < it->request->operations->block_count; b++)
         ok = block_stays(it, solution, b, plan);
     if (!ok)
         return ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory for the plan");
     plan->optimal = solution->optimal && solution->values;
-    plan->fell_back = !solution->values;
     plan->bound_ns = solution->bound > -1e40 && fabs(solution->bound) < 1e40
                          ? it->constant_ns + solution->bound * 1e3
                          : 0;
@@ -191,15 +190,27 @@ static enum ebb_status plan_take(const struct ebb_autotm *it,
 /* A solution, by use: what the next program begins from. */
 struct known {
     bool *fast, *stays;
+    bool found; /* by the solver */
 };
 
 static void known_take(const struct ebb_autotm *it, const struct ebb_mip_solution *solution,
                        struct known *known)
 {
-    for (uint32_t u = 0; solution->values && u < it->request->operations->use_count; u++) {
+    for (uint32_t u = 0; u < it->request->operations->use_count; u++) {
         known->fast[u] = chosen(solution, it->uses[u].fast);
         known->stays[u] = chosen(solution, it->uses[u].stays);
     }
+}
+
+/* If there is no solution in time, that which it began from is one: all in the slow tier, or the
+ * static one. */
+static bool start_take(const struct ebb_autotm *it, struct ebb_mip_solution *solution)
+{
+    size_t bytes = (it->mip.lower.count + 1) * sizeof *solution->values;
+    solution->values = malloc(bytes);
+    if (solution->values)
+        memcpy(solution->values, it->start, bytes);
+    return solution->values != NULL;
 }
 
 /* Solves one program. The plan is taken if `plan` is not NULL. */
@@ -212,10 +223,16 @@ static enum ebb_status program_solve(struct ebb_autotm *it, double seconds, stru
     if (!ebb__autotm_write(it))
         return ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory for the program");
     enum ebb_status status = ebb__mip_solve(&it->mip, seconds, GAP, it->start, &solution, error);
+    bool in_time = solution.values != NULL;
+    if (!status && !in_time && !start_take(it, &solution))
+        status = ebb__fail(error, EBB_ERR_MEMORY, "autotm", "no memory for a solution");
     if (!status)
         known_take(it, &solution, known);
-    if (!status && plan)
+    known->found = known->found || in_time;
+    if (!status && plan) {
+        plan->fell_back = !in_time;
         status = plan_take(it, &solution, plan, error);
+    }
     free(solution.values);
     ebb__autotm_fini(it);
     return status;
@@ -228,7 +245,7 @@ static enum ebb_status solve_once(struct ebb_autotm *it, uint64_t deadline_ns,
                                   struct ebb_error *error)
 {
     size_t uses = (size_t)it->request->operations->use_count + 1;
-    struct known known = {calloc(uses, sizeof(bool)), calloc(uses, sizeof(bool))};
+    struct known known = {calloc(uses, sizeof(bool)), calloc(uses, sizeof(bool)), false};
     enum ebb_autotm_kind kind = it->kind;
     enum ebb_status status = EBB_OK;
     if (!known.fast || !known.stays)
@@ -241,6 +258,7 @@ static enum ebb_status solve_once(struct ebb_autotm *it, uint64_t deadline_ns,
         status =
             program_solve(it, fmax(0.1, last ? left : left / 2), &known, last ? plan : NULL, error);
     }
+    it->found = known.found;
     if (!status)
         status = excess_find(it->request, plan, excess_bytes, error);
     free(known.fast);
@@ -248,10 +266,11 @@ static enum ebb_status solve_once(struct ebb_autotm *it, uint64_t deadline_ns,
     return status;
 }
 
-static void note_write(struct ebb_tier_plan *plan, bool limited, int rounds)
+static void note_write(struct ebb_tier_plan *plan, bool found, bool limited, int rounds)
 {
     if (plan->fell_back)
-        snprintf(plan->note, sizeof plan->note, "no solution in time: all in the slow tier");
+        snprintf(plan->note, sizeof plan->note, "no solution in time: %s",
+                 found ? "as autotm:static" : "all in the slow tier");
     else
         snprintf(plan->note, sizeof plan->note, "%s%s",
                  plan->optimal ? "optimal within 1 %" : "time limit reached",
@@ -283,6 +302,6 @@ enum ebb_status ebb__tier_autotm(const struct ebb_tier_request *request, const c
     }
     plan->bound_ns = bound_ns;
     plan->profile_ns = (uint64_t)profile_ns(request);
-    note_write(plan, excess_bytes > 0, rounds + 1);
+    note_write(plan, it.found, excess_bytes > 0, rounds + 1);
     return status;
 }

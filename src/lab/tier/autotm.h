@@ -35,6 +35,7 @@ struct ebb_autotm {
                                     is in the slow tier */
     double *start;               /* that solution, by column */
     double constant_ns;          /* what the objective leaves out */
+    bool found;                  /* the solver found a solution of any of the programs */
 };
 
 /* Writes the program. Times are in microseconds, sizes in pages. Returns false if out of memory. */

@@ -6,33 +6,27 @@
  *
  * The iteration's operations are replayed: each reads the bytes that it read, and writes bytes
  * that depend on them and on nothing else. So the checksum is that of the program, wherever its
- * blocks lie. Fast memory is anonymous, and its pages are released when a block leaves. The slow
- * tier is a file that is mapped and used in place, without a name, in `folder`: on tmpfs, DAX or
- * a disk. Copies run on a thread for each lane, no faster than the machine says. Where blocks
- * really are is sampled in each operation, from the kernel's page tables and the file's blocks.
+ * blocks lie. The memories are those of memory.h, the plan is carried out by carry.h.
  *
- * Nothing of the program itself runs: it is the plan that is tried. */
+ * Nothing of the program itself runs: it is the plan that is tried. program.h runs programs. */
 #ifndef EBB_LAB_TIER_EXECUTE_H
 #define EBB_LAB_TIER_EXECUTE_H
 
+#include "lab/tier/carry.h"
 #include "lab/tier/tier.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct ebb_tier_execution {
-    const char *folder; /* of the slow tier */
+    const char *folder; /* of the slow tier, as in memory.h */
     uint32_t laps;      /* iterations; at least 1 */
     bool paces;         /* operations take at least what the machine says for them */
     bool samples;       /* residency; it costs time */
     /* Results. */
-    double *operation_ns;          /* by operation, of the last lap; NULL: not wanted */
-    uint64_t checksum;             /* of all that was read */
-    uint64_t fast_peak_bytes;      /* sampled */
-    uint64_t slow_peak_bytes;      /* sampled */
-    uint64_t fast_over_operations; /* in which more was sampled than the plan says */
-    uint64_t fast_same_operations; /* in which exactly that was sampled */
-    uint64_t sampled_operations;
+    double *operation_ns; /* by operation, of the last lap; NULL: not wanted */
+    uint64_t checksum;    /* of all that was read */
+    struct ebb_tier_samples samples_taken;
     double iteration_ns;      /* of the last lap */
     double copy_ns;           /* of all copies of the last lap, on their threads */
     double predicted_copy_ns; /* by the lanes */

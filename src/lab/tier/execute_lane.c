@@ -18,6 +18,15 @@ void ebb__tier_until(uint64_t ns)
         ;
 }
 
+/* Returns what it took, ns. */
+static uint64_t copy_make(const struct ebb_tier_copy *copy)
+{
+    uint64_t began_ns = ebb__now_ns();
+    memcpy(copy->to, copy->from, copy->bytes);
+    ebb__tier_until(began_ns + copy->lane_ns);
+    return ebb__now_ns() - began_ns;
+}
+
 static void *lane_run(void *argument)
 {
     struct ebb_tier_lane *lane = argument;
@@ -29,10 +38,7 @@ static void *lane_run(void *argument)
             break;
         struct ebb_tier_copy copy = lane->queue[lane->first];
         pthread_mutex_unlock(&lane->lock);
-        uint64_t began_ns = ebb__now_ns();
-        memcpy(copy.to, copy.from, copy.bytes);
-        ebb__tier_until(began_ns + copy.lane_ns);
-        uint64_t took_ns = ebb__now_ns() - began_ns;
+        uint64_t took_ns = copy_make(&copy);
         pthread_mutex_lock(&lane->lock);
         lane->first = (lane->first + 1) % lane->capacity;
         lane->count--;
@@ -61,6 +67,16 @@ void ebb__tier_lane_push(struct ebb_tier_lane *lane, struct ebb_tier_copy copy)
         pthread_cond_wait(&lane->changed, &lane->lock);
     lane->queue[(lane->first + lane->count++) % lane->capacity] = copy;
     pthread_cond_broadcast(&lane->changed);
+    pthread_mutex_unlock(&lane->lock);
+}
+
+void ebb__tier_lane_copy(struct ebb_tier_lane *lane, struct ebb_tier_copy copy)
+{
+    pthread_mutex_lock(&lane->lock);
+    while (lane->count)
+        pthread_cond_wait(&lane->changed, &lane->lock);
+    lane->busy_ns += (double)copy_make(&copy);
+    *copy.done = true;
     pthread_mutex_unlock(&lane->lock);
 }
 

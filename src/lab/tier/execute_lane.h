@@ -33,6 +33,8 @@ void ebb__tier_until(uint64_t ns);
 /* EBB_ERR_MEMORY. At most `capacity` copies wait at a time. */
 EBB_NODISCARD enum ebb_status ebb__tier_lane_init(struct ebb_tier_lane *lane, size_t capacity);
 void ebb__tier_lane_push(struct ebb_tier_lane *lane, struct ebb_tier_copy copy);
+/* Copies in the caller's thread, behind all that waits: no thread has to wake up for it. */
+void ebb__tier_lane_copy(struct ebb_tier_lane *lane, struct ebb_tier_copy copy);
 /* Waits until *done, which a copy of this lane sets. */
 void ebb__tier_lane_wait(struct ebb_tier_lane *lane, const bool *done);
 void ebb__tier_lane_fini(struct ebb_tier_lane *lane);
