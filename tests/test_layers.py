@@ -224,7 +224,7 @@ ORDER = {
         "mover",
         "check room",
         "engine",
-        "plan waits",
+        "plan take waits",
         "alloc work",
     ],
     "src/device": [

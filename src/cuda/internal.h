@@ -1,5 +1,5 @@
-/* All parts of the engine together, for the files of its interface: engine.c, alloc.c, work.c,
- * plan.c. */
+/* All parts of the engine together, for the files of its interface: engine.c, take.c, alloc.c,
+ * work.c, plan.c. */
 #ifndef EBB_CUDA_INTERNAL_H
 #define EBB_CUDA_INTERNAL_H
 
@@ -58,6 +58,7 @@ struct ebb_cuda {
     uint64_t order, newest_serial;
     uint64_t live_units, random;
     uint32_t open_works; /* between begin and end */
+    bool is_last_try;    /* an allocation has waited: whatever serves it will do */
     uint32_t swept_arrival;
     struct cuda_tidings tidings;
     struct cuda_plan {
