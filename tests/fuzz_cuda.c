@@ -77,7 +77,11 @@ static void body(void *context)
                 (unsigned long long)atomic_load(&counters->stall_ns) / 1000, ooms);
     RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= run->budget_bytes);
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
-    if (atomic_load(&rig.unfit))
+    uint64_t give_ups = ebb__mover_give_ups(rig.engine->mover);
+    if (give_ups)
+        fprintf(stderr, "fuzz_cuda: seed %llu: patience ended %llu times: the machine is busy\n",
+                (unsigned long long)run->seed, (unsigned long long)give_ups);
+    if (atomic_load(&rig.unfit) || give_ups)
         unlink(run->marker); /* more than fits at a time: some of it is used over the bus */
     rig_stop(&rig);
 }

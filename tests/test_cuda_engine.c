@@ -100,6 +100,40 @@ static void tight_peers_body(void *unused)
     rig_stop(&rig);
 }
 
+/* Much work is queued, and it goes on. What waits for it does not give up. */
+static void busy_body(void *unused)
+{
+    struct rig rig;
+    struct known a, b;
+    (void)unused;
+    set_patience("300ms");
+    start(&rig, 8 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 6 * MIB));
+    known_fill(&rig, &a, two, 1);
+    for (unsigned i = 0; i < 6; i++) {
+        struct known brief; /* to free it asks how far the streams are */
+        RIG_OK(rig_launch(&rig, waiting(&rig, "pause"), one, NULL, NULL, 0, false));
+        RIG_OK(known_alloc(&rig, &brief, 4096));
+        RIG_MUST(ebb__cuda_free(rig.engine, brief.address, EBB_CUDA_NO_STREAM));
+    }
+    known_use(&rig, &a, "pause", one);
+    RIG_OK(known_alloc(&rig, &b, 6 * MIB)); /* a leaves */
+    known_fill(&rig, &b, two, 2);
+    RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
+    known_check(&rig, &b, two);
+    RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
+    known_check(&rig, &a, two);
+    rig_stop(&rig);
+}
+
+static void test_patience_lasts_while_the_device_works(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    assert_int_equal(rig_child(settings, busy_body, NULL, 60), 0);
+}
+
 static void test_patience_ends_and_strays_return(void **state)
 {
     (void)state;
@@ -289,6 +323,64 @@ static void test_new_contents_are_not_discarded(void **state)
         snprintf(text, sizeof text, "FAKECUDA_SEED=%u", seed);
         assert_int_equal(rig_child(settings, discard_body, NULL, 60), 0);
     }
+}
+
+/* ---- what is owed to all streams ------------------------------------------------------------- */
+
+/* A block that `stream` has used becomes free and is given out again without a stream. */
+static void owe(struct rig *rig, CUstream one, CUstream two)
+{
+    struct known known;
+    RIG_OK(known_alloc(rig, &known, 4 * MIB));
+    known_fill(rig, &known, one, 1);
+    known_fill(rig, &known, two, 2);
+    RIG_MUST(ebb__cuda_free(rig->engine, known.address, EBB_CUDA_NO_STREAM));
+    RIG_OK(known_alloc(rig, &known, 4 * MIB));
+    RIG_MUST(rig->engine->streams.owed.count > 0);
+}
+
+static void owed_body(void *unused)
+{
+    struct rig rig;
+    struct known known;
+    struct ebb_cuda_work open = {.kind = EBB_CUDA_KERNEL};
+    (void)unused;
+    set_patience("300ms");
+    start(&rig, 64 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig), three = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &known, 4 * MIB));
+    known_fill(&rig, &known, three, 1);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), one, NULL, NULL, 0, false));
+    open.stream = one; /* between begin and end, as if another thread had called */
+    RIG_MUST(ebb__cuda_begin(rig.engine, &open) == CUDA_SUCCESS);
+    owe(&rig, one, two);
+    uint32_t taken = rig.engine->streams.event_cursor + rig.engine->streams.event_count;
+    for (unsigned i = 0; i < 100; i++)
+        known_fill(&rig, &known, three, i);
+    RIG_MUST(rig.engine->streams.event_cursor + rig.engine->streams.event_count - taken < 20);
+    ebb__cuda_end(rig.engine, &open, true);
+    /* Of a stream that is being captured, no event can be had: the work waits. */
+    CUgraph graph;
+    owe(&rig, one, two);
+    RIG_OK(known_alloc(&rig, &known, 64 * 1024));
+    known_fill(&rig, &known, two, 1);
+    RIG_OK(rig.call.cuStreamBeginCapture_v2(two, CU_STREAM_CAPTURE_MODE_RELAXED));
+    RIG_MUST(ebb__cuda_free(rig.engine, known.address, EBB_CUDA_NO_STREAM));
+    RIG_OK(known_alloc(&rig, &known, 64 * 1024));
+    taken = rig.engine->streams.event_cursor + rig.engine->streams.event_count;
+    known_fill(&rig, &known, three, 100);
+    RIG_MUST(rig.engine->streams.event_cursor + rig.engine->streams.event_count - taken < 20);
+    RIG_OK(rig.call.cuStreamEndCapture(two, &graph));
+    atomic_store(&gate_is_open, 1);
+    known_check(&rig, &known, three);
+    rig_stop(&rig);
+}
+
+static void test_what_is_owed_is_waited_for_once(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=64M", NULL};
+    assert_int_equal(rig_child(settings, owed_body, NULL, 60), 0);
 }
 
 /* ---- the driver lacks or refuses something --------------------------------------------------- */
@@ -546,9 +638,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_work_with_many_blocks),
         cmocka_unit_test(test_calls_return_while_the_device_stands_still),
         cmocka_unit_test(test_peers_end_although_memory_is_short),
+        cmocka_unit_test(test_patience_lasts_while_the_device_works),
         cmocka_unit_test(test_patience_ends_and_strays_return),
         cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_addresses_beside_dropped_ones_are_used),
+        cmocka_unit_test(test_what_is_owed_is_waited_for_once),
         cmocka_unit_test(test_host_budget_ends_evictions),
         cmocka_unit_test(test_work_beyond_the_budget_is_served),
         cmocka_unit_test(test_new_contents_are_not_discarded),

@@ -16,7 +16,7 @@ static void order(struct ebb_cuda *engine, uint32_t stream, const struct cuda_pa
 {
     if (before->count &&
         (stream == CUDA_NO_STREAM || !ebb__passages_await(&engine->streams, stream, before)))
-        ebb__passages_join(&engine->streams.owed, &engine->streams, before);
+        ebb__passages_owe(&engine->streams, before);
 }
 
 static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)

@@ -190,16 +190,9 @@ static uint32_t find_settled(const struct cuda_pool *pool, const struct cuda_run
 /* 0: nothing, 1: waits on the device, 2: the units cannot be used now. */
 static unsigned cost(const struct cuda_pool *pool, uint32_t first, uint32_t stream)
 {
-    const struct cuda_passages *before;
-    if (first == CUDA_NO_UNIT)
-        return 2;
-    before = &pool->units[first].before;
-    if (!before->count)
-        return 0;
-    if (stream != CUDA_NO_STREAM)
-        return ebb__passages_cost(pool->streams, stream, before);
-    /* The first work with the block will wait. In one stream there is nothing to wait for. */
-    return pool->streams->live_count > 1;
+    return first == CUDA_NO_UNIT
+               ? 2
+               : ebb__passages_cost(pool->streams, stream, &pool->units[first].before);
 }
 
 /* The best of the runs that fit, and where in it: the cheapest, then the smallest. If none is found

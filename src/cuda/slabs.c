@@ -100,9 +100,7 @@ static uint32_t take_free(struct cuda_slabs *slabs, struct cuda_slab *slab, uint
     uint32_t *link = &slab->free_head, *best = link;
     unsigned best_cost = 3;
     for (uint32_t looks = 0; *link && looks < MOST_LOOKS && best_cost; looks++) {
-        unsigned cost = stream == CUDA_NO_STREAM
-                            ? blocks[*link].uses.count > 0 && slabs->streams->live_count > 1
-                            : ebb__passages_cost(slabs->streams, stream, &blocks[*link].uses);
+        unsigned cost = ebb__passages_cost(slabs->streams, stream, &blocks[*link].uses);
         if (cost < best_cost) {
             best = link;
             best_cost = cost;

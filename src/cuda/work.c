@@ -266,7 +266,7 @@ static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arri
         return;
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
-    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
+    *ordered = ebb__passages_settle(&engine->streams, begun->stream);
     *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, begun);
 }
 
