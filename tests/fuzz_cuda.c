@@ -79,7 +79,7 @@ static void body(void *context)
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
     uint64_t give_ups = ebb__mover_give_ups(rig.engine->mover);
     if (give_ups)
-        fprintf(stderr, "fuzz_cuda: seed %llu: patience ended %llu times: the machine is busy\n",
+        fprintf(stderr, "fuzz_cuda: seed %llu: patience ended %llu times\n",
                 (unsigned long long)run->seed, (unsigned long long)give_ups);
     if (atomic_load(&rig.unfit) || give_ups)
         unlink(run->marker); /* more than fits at a time: some of it is used over the bus */

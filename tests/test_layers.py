@@ -276,8 +276,8 @@ ORDER = {
         "state streams",
         "job",
         "params payload",
-        "addresses contexts copies exclusions hooks launches look_up memory modules second_door "
-        "sets translate",
+        "addresses contexts copies exclusions hooks launches look_up marks memory modules "
+        "second_door sets translate",
         "graphs",
     ],
     "cli": [

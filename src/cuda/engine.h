@@ -141,6 +141,9 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes);
 void ebb__cuda_stream_ends(struct ebb_cuda *engine, CUstream stream);
 void ebb__cuda_synchronized(struct ebb_cuda *engine, CUstream stream, bool all);
 
+/* The program tells where it is. */
+void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value);
+
 /* The parent's messages. See src/runtime/runtime.h for the same functions of the host's runtime. */
 EBB_NODISCARD enum ebb_status ebb__cuda_set_script(struct ebb_cuda *engine,
                                                    const struct ebb_script *script, uint64_t bytes);
