@@ -28,6 +28,7 @@ struct run_options {
     int summary;  /* enum ebb_summary_when */
     int compress; /* enum ebb_compress */
     int device;   /* enum ebb_device_choice */
+    int backing;  /* enum ebb_gpu_backing */
     bool strict, quiet, no_env, no_cache;
     struct ebb_gpu gpu;
     bool is_cuda;
@@ -55,6 +56,13 @@ static const struct ebb_option known[] = {
      AT(device),
      .words = ebb__gpu_choice_name,
      .help = "whose memory: auto (default: the GPU's if there is one), cpu, cuda"},
+    {.name = "cuda-backing",
+     .kind = EBB_OPTION_WORD,
+     .argument = "B",
+     AT(backing),
+     .words = ebb__gpu_backing_name,
+     .help = "how blocks leave a GPU: managed (default), vmm-host, vmm-trusting\n"
+             "(the last one relies on kernels that name what they use)"},
     {.name = "store",
      .kind = EBB_OPTION_TEXTS,
      .argument = "DIR",
@@ -175,6 +183,7 @@ static int parse(int argc, char **argv, struct run_options *run)
     if (run->policy && !(run->serving.policy = ebb__policy_choose("run", run->policy)))
         return EBB_EXIT_OWN_FAILURE;
     run->serving.compress = (enum ebb_compress)run->compress;
+    run->serving.gpu_backing = (enum ebb_gpu_backing)run->backing;
     if (run->quiet)
         run->serving.warn = NULL;
     return optind == argc ? wrong("%s", "no command given") : -1;

@@ -231,3 +231,8 @@ void ebb__cuda_synchronized(struct ebb_cuda *engine, CUstream stream, bool all)
     note("synchronized %d %lld%s\n", engine->device,
          (uintptr_t)stream > 2 ? -1LL : (long long)(intptr_t)stream, all ? " all" : "");
 }
+
+void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value)
+{
+    note("mark %d %d %llu\n", engine->device, (int)mark, (unsigned long long)value);
+}

@@ -40,12 +40,20 @@ static void kernel_peer(struct fakecuda_kernel *k)
     atomic_store(&peer_has_run, 1);
 }
 
+static void kernel_pause(struct fakecuda_kernel *k)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    (void)k;
+    nanosleep(&pause, NULL);
+}
+
 static const unsigned short pointer_sizes[] = {8};
 static const struct fakecuda_entry waiting_kernels[] = {
     {"gate", kernel_gate, 0, NULL},
     {"await_peer", kernel_await_peer, 1, pointer_sizes},
-    {"peer", kernel_peer, 1, pointer_sizes}};
-static const struct fakecuda_image waiting_image = {FAKECUDA_MAGIC, 3, waiting_kernels, 0, NULL};
+    {"peer", kernel_peer, 1, pointer_sizes},
+    {"pause", kernel_pause, 0, NULL}};
+static const struct fakecuda_image waiting_image = {FAKECUDA_MAGIC, 4, waiting_kernels, 0, NULL};
 
 static inline CUfunction waiting(struct rig *rig, const char *name)
 {

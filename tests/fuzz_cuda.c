@@ -5,6 +5,7 @@
  * A seed gives the program, its threads and streams, the budget, and the schedule of the fake. The
  * child fails if a byte differs from a serial run, or if the driver would have refused a call. It
  * also fails if the device ever has more bytes than the budget, and if it hangs. */
+#include "base/tuning.h"
 #include "cuda_program.h"
 
 struct run {
@@ -56,6 +57,9 @@ static void body(void *context)
     snprintf(text[4], sizeof text[4], "FAKECUDA_REPORT=%s", run->report);
     for (unsigned i = 0; i < 5; i++)
         putenv(text[i]);
+    struct ebb_error error = {0};
+    if (run->backing == EBB_CUDA_VMM_HOST) /* its transfers often wait for so long */
+        RIG_MUST(ebb__tuning_set("cuda_patience_ns=100ms", &error) == EBB_OK);
     rig_init(&rig, run->budget_bytes);
     rig.config.backing = run->backing;
     rig.config.chaos_seed = run->seed % 4 ? run->seed : 0;
@@ -77,7 +81,11 @@ static void body(void *context)
                 (unsigned long long)atomic_load(&counters->stall_ns) / 1000, ooms);
     RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= run->budget_bytes);
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
-    if (atomic_load(&rig.unfit))
+    uint64_t give_ups = ebb__mover_give_ups(rig.engine->mover);
+    if (give_ups)
+        fprintf(stderr, "fuzz_cuda: seed %llu: patience ended %llu times\n",
+                (unsigned long long)run->seed, (unsigned long long)give_ups);
+    if (atomic_load(&rig.unfit) || give_ups)
         unlink(run->marker); /* more than fits at a time: some of it is used over the bus */
     rig_stop(&rig);
 }

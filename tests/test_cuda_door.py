@@ -74,7 +74,7 @@ def run(command, preload=True, **variables):
 class Names(unittest.TestCase):
     def test_exports(self):
         """All names of the driver, and some of our own."""
-        own = {"ebb_malloc", "ebb_free", "ebb_cuda_door", "ebb_cuda_launches"}
+        own = {"ebb_malloc", "ebb_free", "ebb_malloc_mark", "ebb_cuda_door", "ebb_cuda_launches"}
         done = subprocess.run(["nm", "-D", "--defined-only", DOOR], check=True, text=True,
                               stdout=subprocess.PIPE)
         exported = {line.split()[-1] for line in done.stdout.splitlines()}

@@ -100,6 +100,40 @@ static void tight_peers_body(void *unused)
     rig_stop(&rig);
 }
 
+/* Much work is queued, and it goes on. What waits for it does not give up. */
+static void busy_body(void *unused)
+{
+    struct rig rig;
+    struct known a, b;
+    (void)unused;
+    set_patience("300ms");
+    start(&rig, 8 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 6 * MIB));
+    known_fill(&rig, &a, two, 1);
+    for (unsigned i = 0; i < 6; i++) {
+        struct known brief; /* to free it asks how far the streams are */
+        RIG_OK(rig_launch(&rig, waiting(&rig, "pause"), one, NULL, NULL, 0, false));
+        RIG_OK(known_alloc(&rig, &brief, 4096));
+        RIG_MUST(ebb__cuda_free(rig.engine, brief.address, EBB_CUDA_NO_STREAM));
+    }
+    known_use(&rig, &a, "pause", one);
+    RIG_OK(known_alloc(&rig, &b, 6 * MIB)); /* a leaves */
+    known_fill(&rig, &b, two, 2);
+    RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
+    known_check(&rig, &b, two);
+    RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
+    known_check(&rig, &a, two);
+    rig_stop(&rig);
+}
+
+static void test_patience_lasts_while_the_device_works(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    assert_int_equal(rig_child(settings, busy_body, NULL, 60), 0);
+}
+
 static void test_patience_ends_and_strays_return(void **state)
 {
     (void)state;
@@ -112,7 +146,7 @@ static void test_patience_ends_and_strays_return(void **state)
 static void ladder_body(void *unused)
 {
     struct rig rig;
-    struct known kept, other;
+    struct known kept, other, absent[3];
     (void)unused;
     set_patience("200ms");
     start(&rig, 8 * MIB);
@@ -122,8 +156,11 @@ static void ladder_body(void *unused)
     known_fill(&rig, &kept, stream, 1);
     ebb__cuda_reach(rig.engine, kept.address + 5);
     uint64_t since_ns = ebb__now_ns();
-    RIG_MUST(known_alloc(&rig, &other, 4 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
-    RIG_MUST(known_alloc(&rig, &other, 400 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    for (unsigned i = 0; i < 3; i++) { /* they begin in host memory: there is no room */
+        RIG_OK(known_alloc(&rig, &absent[i], i < 2 ? 4 * MIB : 400 * MIB));
+        known_fill(&rig, &absent[i], stream, i + 2);
+    }
+    RIG_MUST(known_alloc(&rig, &other, 3000 * MIB) == CUDA_ERROR_OUT_OF_MEMORY); /* the card's */
     RIG_MUST(known_alloc(&rig, &other, SIZE_MAX / 2) == CUDA_ERROR_OUT_OF_MEMORY);
     RIG_MUST(ebb__cuda_alloc(rig.engine, 0, EBB_CUDA_NO_STREAM, &other.address) ==
              CUDA_ERROR_INVALID_VALUE);
@@ -131,17 +168,53 @@ static void ladder_body(void *unused)
     RIG_OK(known_alloc(&rig, &other, 2 * MIB)); /* nothing has changed by the failures */
     atomic_store(&gate_is_open, 1);
     known_check(&rig, &kept, stream);
+    for (unsigned i = 0; i < 3; i++)
+        known_check(&rig, &absent[i], stream);
     size_t free_bytes, total_bytes;
     ebb__cuda_memory(rig.engine, &free_bytes, &total_bytes);
     RIG_MUST(total_bytes == 8 * MIB && free_bytes == 0);
+    RIG_MUST(ebb__cuda_free(rig.engine, kept.address, EBB_CUDA_NO_STREAM));
+    known_check(&rig, &absent[0], stream); /* now there is room */
+    RIG_MUST(rig.engine->table.blocks[ebb__cuda_find(rig.engine, absent[0].address)].state ==
+             CUDA_BLOCK_RESIDENT);
     rig_stop(&rig);
 }
 
 static void test_out_of_memory_is_an_answer(void **state)
 {
     (void)state;
-    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", "FAKECUDA_MEMORY=2G", NULL};
     assert_int_equal(rig_child(settings, ladder_body, NULL, 60), 0);
+}
+
+/* Pages that are dropped cannot be used before the device goes on. Other addresses of the same
+ * region can. */
+static void spread_body(void *unused)
+{
+    struct rig rig;
+    struct known brief;
+    (void)unused;
+    set_patience("2s");
+    start(&rig, 16 * MIB);
+    CUstream stream = new_stream(&rig);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), stream, NULL, NULL, 0, false));
+    uint64_t since_ns = ebb__now_ns();
+    for (unsigned i = 0; i < 60; i++) {
+        RIG_OK(known_alloc(&rig, &brief, (6 + i * 10 % 12) * MIB));
+        known_fill(&rig, &brief, stream, i);
+        RIG_MUST(ebb__cuda_free(rig.engine, brief.address, EBB_CUDA_NO_STREAM));
+    }
+    RIG_MUST(ebb__now_ns() - since_ns < 5000000000u);
+    RIG_MUST(rig.engine->table.region_count == 1);
+    atomic_store(&gate_is_open, 1);
+    rig_stop(&rig);
+}
+
+static void test_addresses_beside_dropped_ones_are_used(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=16M", NULL};
+    assert_int_equal(rig_child(settings, spread_body, NULL, 60), 0);
 }
 
 static void host_full_body(void *unused)
@@ -250,6 +323,64 @@ static void test_new_contents_are_not_discarded(void **state)
         snprintf(text, sizeof text, "FAKECUDA_SEED=%u", seed);
         assert_int_equal(rig_child(settings, discard_body, NULL, 60), 0);
     }
+}
+
+/* ---- what is owed to all streams ------------------------------------------------------------- */
+
+/* A block that `stream` has used becomes free and is given out again without a stream. */
+static void owe(struct rig *rig, CUstream one, CUstream two)
+{
+    struct known known;
+    RIG_OK(known_alloc(rig, &known, 4 * MIB));
+    known_fill(rig, &known, one, 1);
+    known_fill(rig, &known, two, 2);
+    RIG_MUST(ebb__cuda_free(rig->engine, known.address, EBB_CUDA_NO_STREAM));
+    RIG_OK(known_alloc(rig, &known, 4 * MIB));
+    RIG_MUST(rig->engine->streams.owed.count > 0);
+}
+
+static void owed_body(void *unused)
+{
+    struct rig rig;
+    struct known known;
+    struct ebb_cuda_work open = {.kind = EBB_CUDA_KERNEL};
+    (void)unused;
+    set_patience("300ms");
+    start(&rig, 64 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig), three = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &known, 4 * MIB));
+    known_fill(&rig, &known, three, 1);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), one, NULL, NULL, 0, false));
+    open.stream = one; /* between begin and end, as if another thread had called */
+    RIG_MUST(ebb__cuda_begin(rig.engine, &open) == CUDA_SUCCESS);
+    owe(&rig, one, two);
+    uint32_t taken = rig.engine->streams.event_cursor + rig.engine->streams.event_count;
+    for (unsigned i = 0; i < 100; i++)
+        known_fill(&rig, &known, three, i);
+    RIG_MUST(rig.engine->streams.event_cursor + rig.engine->streams.event_count - taken < 20);
+    ebb__cuda_end(rig.engine, &open, true);
+    /* Of a stream that is being captured, no event can be had: the work waits. */
+    CUgraph graph;
+    owe(&rig, one, two);
+    RIG_OK(known_alloc(&rig, &known, 64 * 1024));
+    known_fill(&rig, &known, two, 1);
+    RIG_OK(rig.call.cuStreamBeginCapture_v2(two, CU_STREAM_CAPTURE_MODE_RELAXED));
+    RIG_MUST(ebb__cuda_free(rig.engine, known.address, EBB_CUDA_NO_STREAM));
+    RIG_OK(known_alloc(&rig, &known, 64 * 1024));
+    taken = rig.engine->streams.event_cursor + rig.engine->streams.event_count;
+    known_fill(&rig, &known, three, 100);
+    RIG_MUST(rig.engine->streams.event_cursor + rig.engine->streams.event_count - taken < 20);
+    RIG_OK(rig.call.cuStreamEndCapture(two, &graph));
+    atomic_store(&gate_is_open, 1);
+    known_check(&rig, &known, three);
+    rig_stop(&rig);
+}
+
+static void test_what_is_owed_is_waited_for_once(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=64M", NULL};
+    assert_int_equal(rig_child(settings, owed_body, NULL, 60), 0);
 }
 
 /* ---- the driver lacks or refuses something --------------------------------------------------- */
@@ -507,8 +638,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_work_with_many_blocks),
         cmocka_unit_test(test_calls_return_while_the_device_stands_still),
         cmocka_unit_test(test_peers_end_although_memory_is_short),
+        cmocka_unit_test(test_patience_lasts_while_the_device_works),
         cmocka_unit_test(test_patience_ends_and_strays_return),
         cmocka_unit_test(test_out_of_memory_is_an_answer),
+        cmocka_unit_test(test_addresses_beside_dropped_ones_are_used),
+        cmocka_unit_test(test_what_is_owed_is_waited_for_once),
         cmocka_unit_test(test_host_budget_ends_evictions),
         cmocka_unit_test(test_work_beyond_the_budget_is_served),
         cmocka_unit_test(test_new_contents_are_not_discarded),

@@ -55,6 +55,13 @@ class Device(unittest.TestCase):
         self.command("report", trace, "-o", self.path("report.html"))
         self.assertGreater(os.path.getsize(self.path("report.html")), 10000)
 
+    def test_marks(self):
+        """Iterations begin where the program says so."""
+        trace = self.path("marks.ebbt")
+        recorded = on_fake(EBB, "record", "--device", "cuda", "-o", trace, "--", *TRAIN, "--marks")
+        self.assertEqual(recorded.returncode, 0, recorded.stderr)
+        self.assertEqual(json.loads(self.command("info", trace, "--json"))["iterations"], 10)
+
     def test_run(self):
         alone = on_fake(*TRAIN)
         summary = self.path("summary.json")
@@ -74,17 +81,20 @@ class Device(unittest.TestCase):
     def test_backings(self):
         """Less than the program needs: the same results, within the budget."""
         alone = on_fake(*TRAIN)
+        report = self.path("report")
+        os.environ["FAKECUDA_REPORT"] = report
+        self.addCleanup(os.environ.pop, "FAKECUDA_REPORT")
         for backing in ("managed", "vmm-host", "vmm-trusting"):
-            os.environ["EBB_CUDA_BACKING"] = backing
-            self.addCleanup(os.environ.pop, "EBB_CUDA_BACKING", None)
             summary = self.path(backing)
             ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "60M", "--no-cache",
-                          "--summary-json", summary, "--", *TRAIN)
+                          "--cuda-backing", backing, "--summary-json", summary, "--", *TRAIN)
             self.assertEqual((ran.returncode, ran.stdout), (0, alone.stdout), ran.stderr)
             with open(summary, encoding="utf-8") as file:
                 figures = json.load(file)
             self.assertGreater(figures["moved_out_bytes"], 0, backing)
             self.assertLessEqual(figures["peak_resident_bytes"], 60 * MIB, backing)
+            with open(report, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["maps"] > 0, backing != "managed", backing)
 
 
 if __name__ == "__main__":

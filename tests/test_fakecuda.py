@@ -220,6 +220,7 @@ assert get("cuStreamWaitValue32", 11060, 2) == (0, at("cuStreamWaitValue32_ptsz"
 assert get("cuCtxGetDevice", 13000, 2) == (0, at("cuCtxGetDevice_v2"), 0)
 newer = os.environ.get("FAKECUDA_NEWER") == "1"
 assert (get("cuLaunchKernel", 13000)[1] == at("cuLaunchKernel")) != newer
+assert get("cuLaunchKernel", 12000)[1] == at("cuLaunchKernel")
 table = [ctypes.c_void_p(), ctypes.c_void_p()]
 for one in table:
     assert cuda.cuGetExportTable(ctypes.byref(one), ctypes.create_string_buffer(16)) == 0

@@ -226,7 +226,7 @@ ORDER = {
         "mover",
         "check room",
         "engine",
-        "plan waits",
+        "plan take waits",
         "alloc work",
     ],
     "src/device": [
@@ -278,8 +278,8 @@ ORDER = {
         "state streams",
         "job",
         "params payload",
-        "addresses contexts copies exclusions hooks launches look_up memory modules second_door "
-        "sets translate",
+        "addresses contexts copies exclusions hooks launches look_up marks memory modules "
+        "second_door sets translate",
         "graphs",
     ],
     "cli": [

@@ -103,16 +103,22 @@ static void introduce(CUdevice device, const char *name, char *text, size_t byte
     snprintf(text, bytes, "%s\n%s\n%s", hex, bus, name);
 }
 
-/* EBB_CUDA_BACKING=vmm-host or vmm-trusting: see src/cuda/README.md. */
+/* As the parent says, but for the process in whose environment EBB_CUDA_BACKING is set. */
 static enum ebb_cuda_backing_kind chosen_backing(void)
 {
+    static const struct {
+        const char *name;
+        enum ebb_cuda_backing_kind kind;
+    } known[] = {
+        [EBB_GPU_MANAGED] = {"managed", EBB_CUDA_MANAGED},
+        [EBB_GPU_VMM_HOST] = {"vmm-host", EBB_CUDA_VMM_HOST},
+        [EBB_GPU_VMM_TRUSTING] = {"vmm-trusting", EBB_CUDA_VMM_TRUSTING},
+    };
     const char *name = getenv("EBB_CUDA_BACKING");
-    if (!name || !strcmp(name, "managed"))
-        return EBB_CUDA_MANAGED;
-    if (!strcmp(name, "vmm-host"))
-        return EBB_CUDA_VMM_HOST;
-    if (!strcmp(name, "vmm-trusting"))
-        return EBB_CUDA_VMM_TRUSTING;
+    unsigned told = ebb__join_settings.flags >> EBB_PROTOCOL_BACKING_SHIFT & 0xf;
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
+        if (name ? !strcmp(name, known[i].name) : told == i)
+            return known[i].kind;
     ebb__attach_warn(NULL, "EBB_CUDA_BACKING is none of managed, vmm-host, vmm-trusting: managed");
     return EBB_CUDA_MANAGED;
 }

@@ -15,8 +15,10 @@ void ebb__join_warn(int channel, const char *message)
 static void take_script(int channel, const struct ebb_join_orders *orders, void *context,
                         int descriptor, uint64_t bytes)
 {
+    if (!orders->set_script)
+        return; /* nothing is managed any more */
     struct ebb_script *script = ebb__script_copy(descriptor, bytes);
-    if (script && orders->set_script && orders->set_script(context, script, bytes) == EBB_OK)
+    if (script && orders->set_script(context, script, bytes) == EBB_OK)
         return;
     if (script)
         munmap(script, bytes);

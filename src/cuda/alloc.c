@@ -1,121 +1,12 @@
 /* Blocks come and go. */
-#include "cuda/internal.h"
+#include "cuda/take.h"
 
+#include "base/clock.h"
 #include "base/tuning.h"
 
 #include <time.h>
 
-#define STEP_BYTES ((uint64_t)4 << 30) /* of addresses; a larger block has a region of its own */
 #define RETRY_NS 200000u
-
-/* ---- units ----------------------------------------------------------------------------------- */
-
-static uint32_t units_of(uint64_t bytes)
-{
-    return (uint32_t)((bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES);
-}
-
-/* A region of `count` units at least. CUDA_NO_UNIT: no addresses. */
-static uint32_t reserve(struct ebb_cuda *engine, uint64_t count)
-{
-    uint64_t bytes = count * EBB_CUDA_UNIT_BYTES;
-    CUdeviceptr first = 0;
-    struct cuda_visit visit = ebb__streams_enter(&engine->streams);
-    uint32_t unit = CUDA_NO_UNIT;
-    if (engine->backing->ops->reserve(engine->backing, bytes, &first) == CUDA_SUCCESS) {
-        unit = ebb__table_add(&engine->table, first, bytes);
-        if (unit == CUDA_NO_UNIT)
-            engine->backing->ops->release(engine->backing, first, bytes);
-    }
-    ebb__streams_leave(&engine->streams, visit);
-    if (unit != CUDA_NO_UNIT && engine->table.region_count == 1)
-        atomic_store(&engine->config.ring->counters.arena_first, first);
-    if (unit != CUDA_NO_UNIT)
-        atomic_store(&engine->config.ring->counters.arena_last, first + bytes);
-    return unit;
-}
-
-static uint32_t take_bare(struct ebb_cuda *engine, uint32_t count, uint32_t stream,
-                          struct cuda_passages *before)
-{
-    uint32_t unit = ebb__pool_take(&engine->pool, count, false, stream, before);
-    if (unit != CUDA_NO_UNIT)
-        return unit;
-    uint64_t step = STEP_BYTES / EBB_CUDA_UNIT_BYTES;
-    uint64_t wanted = count > step ? count : step;
-    uint32_t first = reserve(engine, wanted);
-    if (first == CUDA_NO_UNIT && wanted > count)
-        first = reserve(engine, wanted = count);
-    if (first == CUDA_NO_UNIT)
-        return CUDA_NO_UNIT;
-    ebb__pool_add(&engine->pool, first, (uint32_t)wanted);
-    return ebb__pool_take(&engine->pool, count, false, stream, before);
-}
-
-static bool populate(struct ebb_cuda *engine, uint32_t first, uint32_t count, uint64_t *number,
-                     uint32_t *arrival)
-{
-    struct cuda_move move = {.kind = CUDA_MOVE_POPULATE, .first = first, .count = count};
-    if (!ebb__mover_has_room(engine->mover, 1))
-        return false;
-    *number = ebb__mover_add(engine->mover, &move, arrival);
-    return true;
-}
-
-struct taken {
-    uint32_t first, count, arrival;
-    uint64_t move;
-    bool is_placed;
-    struct cuda_passages before;
-};
-
-/* The planned address of the allocation that comes now. False: it has none, or it is not free. */
-static bool take_planned(struct ebb_cuda *engine, uint64_t bytes, struct taken *taken)
-{
-    struct ebb_counters *counters = &engine->config.ring->counters;
-    struct cuda_pool *pool = &engine->pool;
-    uint64_t area_bytes = 0;
-    uint64_t place = ebb__follow_place(engine->follow, bytes, &area_bytes);
-    uint32_t bare = 0;
-    if (place == EBB_SCRIPT_NO_PLACE)
-        return false;
-    uint64_t first = place / EBB_CUDA_UNIT_BYTES;
-    bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && area_bytes < (uint64_t)1 << 46;
-    if (fits && units_of(area_bytes) > pool->area_count) {
-        uint32_t region = reserve(engine, units_of(area_bytes));
-        if (region != CUDA_NO_UNIT)
-            ebb__pool_set_area(pool, region, units_of(area_bytes));
-    }
-    fits = fits && first + taken->count <= pool->area_count;
-    taken->first = pool->area_first + (uint32_t)first;
-    if (fits &&
-        ebb__room_make(&engine->room, ebb__pool_bare_at(pool, taken->first, taken->count)) &&
-        ebb__pool_take_at(pool, taken->first, taken->count, &bare, &taken->before)) {
-        /* If this fails, the bytes are used where the driver has them. */
-        taken->arrival = ebb__pool_arrival(pool, taken->first, taken->count);
-        if (bare)
-            populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
-        atomic_fetch_add(&counters->placement_blocks, 1);
-        return taken->is_placed = true;
-    }
-    atomic_fetch_add(&counters->placement_misses, 1);
-    return false;
-}
-
-/* Units for a block or a slab. False: there is no room now. */
-static bool take_units(struct ebb_cuda *engine, uint32_t stream, struct taken *taken)
-{
-    taken->first = ebb__pool_take(&engine->pool, taken->count, true, stream, &taken->before);
-    if (taken->first != CUDA_NO_UNIT) {
-        taken->arrival = ebb__pool_arrival(&engine->pool, taken->first, taken->count);
-        return true;
-    }
-    if (!ebb__room_make(&engine->room, taken->count) || !ebb__mover_has_room(engine->mover, 1))
-        return false;
-    taken->first = take_bare(engine, taken->count, stream, &taken->before);
-    return taken->first != CUDA_NO_UNIT &&
-           populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
-}
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -125,7 +16,7 @@ static void order(struct ebb_cuda *engine, uint32_t stream, const struct cuda_pa
 {
     if (before->count &&
         (stream == CUDA_NO_STREAM || !ebb__passages_await(&engine->streams, stream, before)))
-        ebb__passages_join(&engine->streams.owed, &engine->streams, before);
+        ebb__passages_owe(&engine->streams, before);
 }
 
 static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)
@@ -133,8 +24,8 @@ static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t st
     uint32_t block = ebb__slabs_take(&engine->slabs, bytes, stream);
     if (block)
         return block;
-    struct taken taken = {.count = 1};
-    if (!take_units(engine, stream, &taken))
+    struct cuda_taken taken = {.count = 1};
+    if (!ebb__take_units(engine, stream, &taken))
         return CUDA_NO_BLOCK;
     if (!ebb__slabs_add(&engine->slabs, bytes, taken.first, taken.arrival, &taken.before)) {
         ebb__pool_give(&engine->pool, taken.first, 1, true, &taken.before, taken.arrival);
@@ -145,11 +36,13 @@ static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t st
 
 static uint32_t alloc_large(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)
 {
-    struct taken taken = {.count = units_of(bytes)};
+    uint64_t units = (bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES;
+    struct cuda_taken taken = {.count = (uint32_t)units};
     uint32_t block = ebb__table_take(&engine->table);
     if (!block)
         return CUDA_NO_BLOCK;
-    if (!take_planned(engine, bytes, &taken) && !take_units(engine, stream, &taken)) {
+    if (!ebb__take_planned(engine, bytes, &taken) && !ebb__take_units(engine, stream, &taken) &&
+        !(engine->is_last_try && ebb__take_absent(engine, stream, &taken))) {
         ebb__table_give(&engine->table, block);
         return CUDA_NO_BLOCK;
     }
@@ -158,13 +51,14 @@ static uint32_t alloc_large(struct ebb_cuda *engine, uint64_t bytes, uint32_t st
     entry->serial = ++engine->newest_serial;
     entry->first_unit = taken.first;
     entry->unit_count = taken.count;
-    entry->state = CUDA_BLOCK_RESIDENT;
+    entry->state = taken.is_absent ? CUDA_BLOCK_ABSENT : CUDA_BLOCK_RESIDENT;
     entry->arrival = taken.arrival;
     entry->move = taken.move;
     entry->before = taken.before;
     entry->is_placed = taken.is_placed;
     ebb__table_own(&engine->table, taken.first, taken.count, block);
-    ebb__table_use(&engine->table, block);
+    if (!taken.is_absent)
+        ebb__table_use(&engine->table, block);
     engine->live_units += taken.count;
     return block;
 }
@@ -197,11 +91,13 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
                           CUdeviceptr *address)
 {
     uint32_t index = CUDA_NO_STREAM;
-    engine->room.was_refused = false;
+    engine->room.was_refused = engine->room.is_host_full = false;
     if (stream != EBB_CUDA_NO_STREAM)
         index = ebb__streams_find(&engine->streams, stream, engine->order);
-    uint32_t block = bytes < CUDA_SMALL_BYTES ? alloc_small(engine, bytes, index)
-                                              : alloc_large(engine, bytes, index);
+    bool is_small = bytes < CUDA_SMALL_BYTES;
+    uint32_t block = is_small ? alloc_small(engine, bytes, index) : CUDA_NO_BLOCK;
+    if (!block && (!is_small || engine->is_last_try))
+        block = alloc_large(engine, bytes, index);
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct cuda_block *entry = &engine->table.blocks[block];
@@ -210,6 +106,16 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
     *address = entry->address;
     note_alloc(engine, block);
     return CUDA_SUCCESS;
+}
+
+/* Nothing is left to wait for, or it has been waited for. */
+static CUresult try_last(struct ebb_cuda *engine, size_t bytes, CUstream stream,
+                         CUdeviceptr *address)
+{
+    engine->is_last_try = true;
+    CUresult result = try_alloc(engine, bytes, stream, address);
+    engine->is_last_try = false;
+    return result;
 }
 
 /* May memory become free without a call of this thread? */
@@ -238,7 +144,7 @@ static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
         bool is_over = !block->arrival || ebb__mover_is_over(engine->mover, block->arrival);
         bool is_stray = is_over && ebb__mover_is_stray(engine->mover, first, count);
         if (is_stray)
-            populate(engine, first, count, &block->move, &block->arrival);
+            ebb__take_populate(engine, first, count, &block->move, &block->arrival);
         uint32_t arrival = block->arrival;
         ebb__cuda_unlock(engine);
         if (is_over && !is_stray)
@@ -249,32 +155,39 @@ static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
     return false;
 }
 
+/* Other threads may end what they hold, captures end, other processes return memory, and the mover
+ * makes addresses usable. *arrival: of the block. */
+static CUresult try_for_a_while(struct ebb_cuda *engine, size_t bytes, CUstream stream,
+                                CUdeviceptr *address, uint32_t *arrival)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_NS};
+    uint64_t until_ns = ebb__now_ns() + ebb__tuning()->cuda_patience_ns / 4;
+    for (;;) {
+        if (!ebb__cuda_lock(engine))
+            return CUDA_ERROR_NOT_INITIALIZED;
+        CUresult result = try_alloc(engine, bytes, stream, address);
+        bool is_last =
+            result == CUDA_SUCCESS || !can_change(engine, bytes) || ebb__now_ns() > until_ns;
+        if (is_last && result != CUDA_SUCCESS)
+            result = try_last(engine, bytes, stream, address);
+        if (result == CUDA_SUCCESS)
+            *arrival = engine->table.blocks[ebb__cuda_find(engine, *address)].arrival;
+        ebb__cuda_unlock(engine);
+        if (is_last)
+            return result;
+        nanosleep(&pause, NULL);
+    }
+}
+
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address)
 {
+    uint32_t arrival = 0;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > EBB_EVENT_SIZE_LIMIT)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    uint32_t arrival = 0;
-    const struct timespec pause = {.tv_nsec = RETRY_NS};
-    /* The last step before the error: other threads may end what they hold, captures end, other
-     * processes return memory. */
-    uint64_t tries = 1 + ebb__tuning()->cuda_patience_ns / 4 / RETRY_NS;
-    for (uint64_t i = 0; i < tries && result != CUDA_SUCCESS; i++) {
-        if (i > 0)
-            nanosleep(&pause, NULL);
-        if (!ebb__cuda_lock(engine))
-            return CUDA_ERROR_NOT_INITIALIZED;
-        result = try_alloc(engine, bytes, stream, address);
-        if (result == CUDA_SUCCESS)
-            arrival = engine->table.blocks[ebb__cuda_find(engine, *address)].arrival;
-        bool may_retry = can_change(engine, bytes);
-        ebb__cuda_unlock(engine);
-        if (!may_retry)
-            break;
-    }
+    CUresult result = try_for_a_while(engine, bytes, stream, address, &arrival);
     if (result == CUDA_SUCCESS && engine->gate.is_used && arrival)
         ebb__cuda_wait_for_arrival(engine, arrival); /* a kernel may use it without naming it */
     if (result == CUDA_SUCCESS && !engine->backing->ops->can_evict && !is_there(engine, *address)) {

@@ -65,6 +65,8 @@ static uint32_t find_stream(struct ebb_cuda_clock *clock, CUstream handle)
 void ebb__clock_work_begin(struct ebb_cuda_clock *clock, CUstream stream,
                            const struct ebb_event *uses, size_t count, bool may_time)
 {
+    if (!count && !clock->is_observing)
+        return;
     uint64_t now_ns = ebb__now_ns();
     pthread_mutex_lock(&clock->lock);
     bool is_timed = clock->is_observing && may_time && clock->has_timer && count <= MOST_USES &&
@@ -113,6 +115,8 @@ static uint32_t close_work(struct ebb_cuda_clock *clock, CUstream stream)
 void ebb__clock_work_end(struct ebb_cuda_clock *clock, CUstream stream, bool is_queued)
 {
     uint32_t event = CUDA_TIMER_NONE, index = STREAMS, number = NO_WORK;
+    if (!clock->open_count)
+        return;
     pthread_mutex_lock(&clock->lock);
     if (clock->open_count)
         number = close_work(clock, stream);

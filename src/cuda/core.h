@@ -22,8 +22,8 @@ struct cuda_passage {
 /* The work that something must wait for. More streams than it has items become all streams. */
 #define CUDA_MOST_PASSAGES 4u
 struct cuda_passages {
-    struct cuda_passage items[CUDA_MOST_PASSAGES];
     uint32_t count;
+    struct cuda_passage items[CUDA_MOST_PASSAGES];
 };
 
 /* Where a block is, in launch order: as work that is queued now will find it. What the device has

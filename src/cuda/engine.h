@@ -78,8 +78,10 @@ void ebb__cuda_abandon(struct ebb_cuda *engine);
  * the calling thread. The caller translates 0 if its entry point means the latter. */
 #define EBB_CUDA_NO_STREAM ((CUstream)(uintptr_t)-1) /* not ordered by a stream: cuMemAlloc */
 
-/* A block of `bytes` (> 0), aligned to 512 bytes at least. CUDA_ERROR_OUT_OF_MEMORY when all steps
- * have failed: nothing is changed then. O(log blocks), no driver call if a free range fits. */
+/* A block of `bytes` (> 0), aligned to 512 bytes at least. If memory is short, others leave, or the
+ * call waits for them, at most for a quarter of `cuda_patience_ns`. Then, with the managed backing,
+ * the block begins in host memory. CUDA_ERROR_OUT_OF_MEMORY when all steps have failed: nothing is
+ * changed then. O(log blocks), no driver call if a free range fits. */
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address);
 /* Frees the block that starts at `address`. Its range is reused at once by `stream`, by others when
@@ -138,6 +140,9 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes);
 /* The program destroys `stream`, or has waited for it: `all`: for all streams of the context. */
 void ebb__cuda_stream_ends(struct ebb_cuda *engine, CUstream stream);
 void ebb__cuda_synchronized(struct ebb_cuda *engine, CUstream stream, bool all);
+
+/* The program tells where it is. */
+void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value);
 
 /* The parent's messages. See src/runtime/runtime.h for the same functions of the host's runtime. */
 EBB_NODISCARD enum ebb_status ebb__cuda_set_script(struct ebb_cuda *engine,

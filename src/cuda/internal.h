@@ -1,5 +1,5 @@
-/* All parts of the engine together, for the files of its interface: engine.c, alloc.c, work.c,
- * plan.c. */
+/* All parts of the engine together, for the files of its interface: engine.c, take.c, alloc.c,
+ * work.c, plan.c. */
 #ifndef EBB_CUDA_INTERNAL_H
 #define EBB_CUDA_INTERNAL_H
 
@@ -58,6 +58,7 @@ struct ebb_cuda {
     uint64_t order, newest_serial;
     uint64_t live_units, random;
     uint32_t open_works; /* between begin and end */
+    bool is_last_try;    /* an allocation has waited: whatever serves it will do */
     uint32_t swept_arrival;
     struct cuda_tidings tidings;
     struct cuda_plan {
@@ -72,16 +73,30 @@ bool ebb__cuda_lock(struct ebb_cuda *engine);
 /* Also wakes the mover and tells news. */
 void ebb__cuda_unlock(struct ebb_cuda *engine);
 void ebb__cuda_news(struct ebb_cuda *engine, enum cuda_news news);
-/* The block at an address. CUDA_NO_BLOCK: none. */
+/* The block at an address. CUDA_NO_BLOCK: none. *near is the unit found last: its number plus 1 in
+ * the address space, and its owner. All zeros at first. It holds while the lock is held. */
+struct cuda_near {
+    CUdeviceptr unit;
+    uint32_t owner;
+};
+static inline uint32_t ebb__cuda_find_near(const struct ebb_cuda *engine, CUdeviceptr address,
+                                           struct cuda_near *near)
+{
+    if (address / EBB_CUDA_UNIT_BYTES + 1 != near->unit) {
+        uint32_t unit = ebb__table_unit(&engine->table, address);
+        if (unit == CUDA_NO_UNIT)
+            return CUDA_NO_BLOCK;
+        near->unit = address / EBB_CUDA_UNIT_BYTES + 1;
+        near->owner = atomic_load_explicit(&engine->table.owners[unit], memory_order_acquire);
+    }
+    if (near->owner & CUDA_SLAB_OWNER)
+        return ebb__slabs_find(&engine->slabs, near->owner & ~CUDA_SLAB_OWNER, address);
+    return near->owner;
+}
 static inline uint32_t ebb__cuda_find(const struct ebb_cuda *engine, CUdeviceptr address)
 {
-    uint32_t unit = ebb__table_unit(&engine->table, address);
-    if (unit == CUDA_NO_UNIT)
-        return CUDA_NO_BLOCK;
-    uint32_t owner = atomic_load_explicit(&engine->table.owners[unit], memory_order_acquire);
-    if (owner & CUDA_SLAB_OWNER)
-        return ebb__slabs_find(&engine->slabs, owner & ~CUDA_SLAB_OWNER, address);
-    return owner;
+    struct cuda_near near = {0};
+    return ebb__cuda_find_near(engine, address, &near);
 }
 uint64_t ebb__cuda_random(struct ebb_cuda *engine);
 /* `first_arrival`: for tests. Otherwise 1. */

@@ -127,6 +127,11 @@ bool ebb__mover_is_stray(const struct cuda_mover *mover, uint32_t first, uint32_
     return false;
 }
 
+uint64_t ebb__mover_give_ups(const struct cuda_mover *mover)
+{
+    return atomic_load_explicit(&mover->patience.ends, memory_order_relaxed);
+}
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static void sleep_for(struct cuda_mover *mover, uint64_t ns)
@@ -164,7 +169,10 @@ static bool look(struct cuda_mover *mover, uint64_t *looked_ns, bool was_pending
         return was_pending;
     if (pthread_mutex_trylock(mover->config.engine_lock) != 0)
         return true;
+    uint64_t news = mover->config.streams->news_count;
     bool pending = ebb__streams_poll(mover->config.streams);
+    if (news != mover->config.streams->news_count)
+        ebb__mover_progress(mover); /* the device works on what *outs* wait for */
     pthread_mutex_unlock(mover->config.engine_lock);
     *looked_ns = now;
     return pending;

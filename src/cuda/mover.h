@@ -9,9 +9,9 @@
  * - An *out* waits for events behind the work that used its units. This work was queued before the
  *   request, and depends on earlier requests only. So the queues never wait for each other in a
  *   circle, unless kernels wait for kernels that are queued later.
- * - For those there is patience. An *in* that has made no progress for so long *gives up*. It
- *   counts as arrived, and its contents are used where they are, over the bus. The block is a
- *   *stray* then, and its next use fetches it again.
+ * - For those there is patience. If no *in*, no *out* and no awaited work has ended for so long, an
+ *   *in* *gives up*. It counts as arrived, and its contents are used where they are, over the bus.
+ *   The block is a *stray* then, and its next use fetches it again.
  *
  * Arrivals of *ins* are numbered, too, from 1, modulo 2^32. A counter in pinned memory has the
  * newest arrival. Streams wait for it on the device, and the engine looks at it.
@@ -109,6 +109,8 @@ uint64_t ebb__mover_stuck_bytes(const struct cuda_mover *mover);
 /* Has any block strayed? If so: has one with these units? */
 bool ebb__mover_has_strays(const struct cuda_mover *mover);
 bool ebb__mover_is_stray(const struct cuda_mover *mover, uint32_t first, uint32_t count);
+/* How often has patience ended? */
+uint64_t ebb__mover_give_ups(const struct cuda_mover *mover);
 
 /* a is not older than b, modulo 2^32. */
 static inline bool ebb__arrival_reached(uint32_t a, uint32_t b)

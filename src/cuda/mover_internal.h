@@ -55,6 +55,7 @@ struct cuda_patience {
     bool is_hasty;          /* one has given up, and nothing has left the device since */
     bool has_given_up;      /* on the lane: `given_up` counts as arrived */
     uint32_t given_up;
+    _Atomic uint64_t ends; /* how often it has ended */
 };
 
 struct cuda_mover {

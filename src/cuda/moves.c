@@ -212,6 +212,7 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         return false;
     stray(mover, move.first + side->done, move.count - side->done);
     mover->patience.is_hasty = true;
+    atomic_fetch_add(&mover->patience.ends, 1);
     announce(mover, &move);
     return true;
 }
@@ -275,6 +276,7 @@ bool ebb__mover_step_arrivals(struct cuda_mover *mover)
             is_impatient(mover)) {
             mover->patience.has_given_up = true;
             mover->patience.given_up = newest;
+            atomic_fetch_add(&mover->patience.ends, 1);
             atomic_store(mover->lanes.flag, newest);
         }
         return false;

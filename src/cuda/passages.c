@@ -137,12 +137,9 @@ static bool price_one(struct cuda_streams *streams, const struct cuda_passage *p
                       void *context)
 {
     struct price *price = context;
-    if (ebb__streams_is_ordered(streams, price->stream, passage))
+    if (price->stream != CUDA_NO_STREAM && ebb__streams_is_ordered(streams, price->stream, passage))
         return true;
-    price->cost = ebb__streams_can_record(streams, passage->stream) ||
-                          streams->streams[passage->stream].recent_count
-                      ? 1
-                      : 2;
+    price->cost = ebb__streams_can_cover(streams, passage) ? 1 : 2;
     return price->cost < 2;
 }
 
@@ -150,6 +147,29 @@ unsigned ebb__passages_cost(const struct cuda_streams *streams, uint32_t stream,
                             const struct cuda_passages *passages)
 {
     struct price price = {stream, 0};
+    if (stream == CUDA_NO_STREAM && streams->live_count <= 1)
+        return 0; /* there is nothing to wait for in one stream */
     for_each((struct cuda_streams *)streams, passages, price_one, &price);
     return price.cost;
+}
+
+void ebb__passages_owe(struct cuda_streams *streams, const struct cuda_passages *passages)
+{
+    ebb__passages_join(&streams->owed, streams, passages);
+    streams->owed_number++;
+}
+
+/* A passage may name work that is still between begin and end: events that are recorded meanwhile
+ * are never new enough for it. So what has been waited for is known by a number. And before waits
+ * are queued, it is clear that all of them can be: another try must not queue them again. */
+bool ebb__passages_settle(struct cuda_streams *streams, uint32_t stream)
+{
+    struct cuda_stream *waiter = &streams->streams[stream];
+    if (waiter->settled == streams->owed_number)
+        return true;
+    if (ebb__passages_cost(streams, stream, &streams->owed) > 1 ||
+        !ebb__passages_await(streams, stream, &streams->owed))
+        return false;
+    waiter->settled = streams->owed_number;
+    return true;
 }

@@ -23,6 +23,14 @@ static void mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value)
     ebb__clock_event(engine->clock, &event);
 }
 
+void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark kind, uint64_t value)
+{
+    if (!ebb__cuda_lock(engine))
+        return;
+    mark(engine, kind, value);
+    ebb__cuda_unlock(engine);
+}
+
 /* ---- observing ------------------------------------------------------------------------------- */
 
 static void update_observing(struct ebb_cuda *engine)

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define EXACT_BINS 32u
-#define MOST_LOOKS 24u /* runs looked at in a search: more find little better */
+#define MOST_LOOKS 24u          /* runs looked at in a search: more find little better */
+#define MOST_UNITS_LOOKED 4096u /* in one run: a microsecond or two each thousand */
 
 bool ebb__pool_init(struct cuda_pool *pool, struct cuda_table *table, struct cuda_streams *streams)
 {
@@ -168,43 +169,59 @@ static bool is_settled(const struct cuda_pool *pool, uint32_t first, uint32_t co
     return true;
 }
 
-/* 0: nothing, 1: waits on the device, 2: the run cannot be used now. */
-static unsigned cost(const struct cuda_pool *pool, const struct cuda_run *run, uint32_t count,
-                     uint32_t stream)
+/* The first `count` units of the run whose contents nothing will destroy. CUDA_NO_UNIT: none. */
+static uint32_t find_settled(const struct cuda_pool *pool, const struct cuda_run *run,
+                             uint32_t count)
 {
-    const struct cuda_passages *before = &pool->units[run->first].before;
-    if (!run->is_backed && !is_settled(pool, run->first, count))
-        return 2;
-    if (!before->count)
-        return 0;
-    if (stream != CUDA_NO_STREAM)
-        return ebb__passages_cost(pool->streams, stream, before);
-    /* The first work with the block will wait. In one stream there is nothing to wait for. */
-    return pool->streams->live_count > 1;
+    uint64_t over = atomic_load_explicit(pool->outs_over, memory_order_acquire);
+    uint32_t last = run->first + run->count, settled = 0;
+    if (run->is_backed)
+        return run->first;
+    if (run->count > MOST_UNITS_LOOKED + count)
+        last = run->first + MOST_UNITS_LOOKED + count;
+    for (uint32_t unit = run->first; unit < last; unit++) {
+        settled = pool->units[unit].destroyed > over ? 0 : settled + 1;
+        if (settled == count)
+            return unit + 1 - count;
+    }
+    return CUDA_NO_UNIT;
 }
 
-/* The best of the runs that fit: the cheapest, then the smallest. */
+/* 0: nothing, 1: waits on the device, 2: the units cannot be used now. */
+static unsigned cost(const struct cuda_pool *pool, uint32_t first, uint32_t stream)
+{
+    return first == CUDA_NO_UNIT
+               ? 2
+               : ebb__passages_cost(pool->streams, stream, &pool->units[first].before);
+}
+
+/* The best of the runs that fit, and where in it: the cheapest, then the smallest. If none is found
+ * soon, the first run of each larger size is tried. */
 static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *bins, uint32_t count,
-                         uint32_t stream)
+                         uint32_t stream, uint32_t *first)
 {
     uint32_t best = CUDA_NO_RUN, looks = 0;
     unsigned best_cost = 2;
     for (uint32_t bin = filled_from(bins, bin_of(count)); bin < CUDA_POOL_BINS;
          bin = filled_from(bins, bin + 1)) {
-        for (uint32_t i = bins->heads[bin]; i && looks < MOST_LOOKS; i = pool->runs[i].next) {
+        for (uint32_t i = bins->heads[bin];
+             i && (looks < MOST_LOOKS || (!best && i == bins->heads[bin]));
+             i = pool->runs[i].next) {
             const struct cuda_run *run = &pool->runs[i];
             if (run->count < count || (looks++, false))
                 continue;
-            unsigned price = cost(pool, run, count, stream);
+            uint32_t unit = find_settled(pool, run, count);
+            unsigned price = cost(pool, unit, stream);
             if (price < best_cost ||
                 (price == best_cost && best && run->count < pool->runs[best].count)) {
                 best = i;
                 best_cost = price;
+                *first = unit;
             }
             if (price == 0 && run->count == count)
                 return i;
         }
-        if ((best && best_cost == 0) || looks >= MOST_LOOKS)
+        if (best && (best_cost == 0 || looks >= MOST_LOOKS))
             break;
     }
     return best;
@@ -228,15 +245,18 @@ static void take_units(struct cuda_pool *pool, uint32_t first, uint32_t count,
 uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uint32_t stream,
                         struct cuda_passages *before)
 {
-    uint32_t number = find_run(pool, &pool->bins[cached], count, stream);
+    uint32_t unit = CUDA_NO_UNIT;
+    uint32_t number = find_run(pool, &pool->bins[cached], count, stream, &unit);
     if (number == CUDA_NO_RUN)
         return CUDA_NO_UNIT;
-    uint32_t first = pool->runs[number].first, all = pool->runs[number].count;
+    uint32_t first = pool->runs[number].first, last = first + pool->runs[number].count;
     unmake_run(pool, number);
-    take_units(pool, first, count, before);
-    if (all > count)
-        make_run(pool, first + count, all - count);
-    return first;
+    take_units(pool, unit, count, before);
+    if (unit > first)
+        make_run(pool, first, unit - first);
+    if (last > unit + count)
+        make_run(pool, unit + count, last - unit - count);
+    return unit;
 }
 
 uint32_t ebb__pool_arrival(const struct cuda_pool *pool, uint32_t first, uint32_t count)

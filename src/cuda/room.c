@@ -15,6 +15,12 @@ uint64_t ebb__room_limit(const struct cuda_room *room)
     return limit > stuck ? limit - stuck : 0;
 }
 
+bool ebb__room_has_host(const struct cuda_room *room, uint64_t bytes)
+{
+    uint64_t budget = room->config->host_budget_bytes;
+    return bytes <= budget && room->absent_bytes <= budget - bytes;
+}
+
 /* ---- transfers in launch order --------------------------------------------------------------- */
 
 bool ebb__room_may_evict(const struct cuda_room *room, uint32_t number)
@@ -34,8 +40,7 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t number)
                              .is_clean = !block->is_written};
     if (!ebb__room_may_evict(room, number))
         return false;
-    if (bytes > room->config->host_budget_bytes ||
-        room->absent_bytes > room->config->host_budget_bytes - bytes) {
+    if (!ebb__room_has_host(room, bytes)) {
         room->is_host_full = true;
         return false;
     }
@@ -108,6 +113,7 @@ static bool drop_cached(struct cuda_room *room, uint64_t most)
     if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
                              &move.event_count)) {
         /* Work that cannot be waited for now: the pages leave with their dead contents. */
+        room->was_refused = true;
         if (!room->backing->ops->can_evict || !room->backing->ops->is_coherent)
             return false;
         move.kind = CUDA_MOVE_EVICT;

@@ -24,12 +24,14 @@ struct cuda_room {
     uint64_t card_bytes;   /* what the device had free at first */
     uint64_t absent_bytes; /* of absent blocks, in launch order */
     uint64_t searches;     /* for victims: a number for each */
-    bool was_refused;      /* a victim's stream could not be waited for: a capture */
+    bool was_refused;      /* something could not be had that may be had later */
     bool is_host_full;     /* an eviction was refused for that */
 };
 
 /* Most bytes that may be on the device now. */
 uint64_t ebb__room_limit(const struct cuda_room *room);
+/* May `bytes` more be absent? */
+bool ebb__room_has_host(const struct cuda_room *room, uint64_t bytes);
 /* `count` units more fit. False: whatever could leave has left. */
 bool ebb__room_make(struct cuda_room *room, uint64_t count);
 /* Returns `bytes` of the device's memory, as far as possible. */

@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-#define STEP 512u
+#define STEP CUDA_SLOT_STEP
 #define STEPPED 8u /* classes that are multiples of STEP */
-#define SLOTS_MOST ((uint32_t)(EBB_CUDA_UNIT_BYTES / STEP))
 #define MOST_LOOKS 8u
 
 static uint32_t class_of(uint64_t bytes)
@@ -40,7 +39,8 @@ bool ebb__slabs_init(struct cuda_slabs *slabs, struct cuda_table *table,
     slabs->table = table;
     slabs->streams = streams;
     slabs->slabs = ebb__cuda_reserve(CUDA_MOST_SLABS * sizeof *slabs->slabs);
-    slabs->slots = ebb__cuda_reserve((size_t)CUDA_MOST_SLABS * SLOTS_MOST * sizeof *slabs->slots);
+    slabs->slots =
+        ebb__cuda_reserve((size_t)CUDA_MOST_SLABS * CUDA_SLOTS_MOST * sizeof *slabs->slots);
     slabs->unused_slab = CUDA_NO_SLAB;
     for (uint32_t i = 0; i < CUDA_SLAB_CLASSES; i++)
         slabs->open[i] = CUDA_NO_SLAB;
@@ -50,7 +50,8 @@ bool ebb__slabs_init(struct cuda_slabs *slabs, struct cuda_table *table,
 void ebb__slabs_fini(struct cuda_slabs *slabs)
 {
     ebb__cuda_unreserve(slabs->slabs, CUDA_MOST_SLABS * sizeof *slabs->slabs);
-    ebb__cuda_unreserve(slabs->slots, (size_t)CUDA_MOST_SLABS * SLOTS_MOST * sizeof *slabs->slots);
+    ebb__cuda_unreserve(slabs->slots,
+                        (size_t)CUDA_MOST_SLABS * CUDA_SLOTS_MOST * sizeof *slabs->slots);
 }
 
 static void list(struct cuda_slabs *slabs, uint32_t number)
@@ -88,6 +89,9 @@ bool ebb__slabs_add(struct cuda_slabs *slabs, uint64_t bytes, uint32_t unit, uin
         return false;
     slabs->slabs[number] = (struct cuda_slab){
         .unit = unit, .class = class_of(bytes), .arrival = arrival, .before = *before};
+    uint64_t slot_bytes = bytes_of(slabs->slabs[number].class);
+    slabs->slabs[number].address = ebb__table_address(slabs->table, unit);
+    slabs->slabs[number].inverse = (((uint64_t)1 << 42) + slot_bytes - 1) / slot_bytes;
     ebb__table_own(slabs->table, unit, 1, CUDA_SLAB_OWNER | number);
     list(slabs, number);
     return true;
@@ -100,9 +104,7 @@ static uint32_t take_free(struct cuda_slabs *slabs, struct cuda_slab *slab, uint
     uint32_t *link = &slab->free_head, *best = link;
     unsigned best_cost = 3;
     for (uint32_t looks = 0; *link && looks < MOST_LOOKS && best_cost; looks++) {
-        unsigned cost = stream == CUDA_NO_STREAM
-                            ? blocks[*link].uses.count > 0 && slabs->streams->live_count > 1
-                            : ebb__passages_cost(slabs->streams, stream, &blocks[*link].uses);
+        unsigned cost = ebb__passages_cost(slabs->streams, stream, &blocks[*link].uses);
         if (cost < best_cost) {
             best = link;
             best_cost = cost;
@@ -129,7 +131,7 @@ static uint32_t take_new(struct cuda_slabs *slabs, uint32_t number)
     entry->first_unit = number;
     entry->unit_count = slab->used_slots;
     entry->address = ebb__table_address(slabs->table, slab->unit) + slab->used_slots * slot_bytes;
-    slabs->slots[(size_t)number * SLOTS_MOST + slab->used_slots++] = block;
+    slabs->slots[(size_t)number * CUDA_SLOTS_MOST + slab->used_slots++] = block;
     return block;
 }
 
@@ -171,7 +173,7 @@ static void dissolve(struct cuda_slabs *slabs, uint32_t number, struct cuda_pass
 {
     struct cuda_slab *slab = &slabs->slabs[number];
     for (uint32_t i = 0; i < slab->used_slots; i++) {
-        uint32_t block = slabs->slots[(size_t)number * SLOTS_MOST + i];
+        uint32_t block = slabs->slots[(size_t)number * CUDA_SLOTS_MOST + i];
         EBB_CHECK_THAT(slabs->table->blocks[block].state == CUDA_BLOCK_FREE);
         ebb__passages_join(before, slabs->streams, &slabs->table->blocks[block].uses);
         slabs->table->blocks[block].is_small = 0;
@@ -207,15 +209,4 @@ void ebb__slabs_give(struct cuda_slabs *slabs, uint32_t block, uint32_t *unit,
         return;
     *unit = slab->unit;
     dissolve(slabs, number, before);
-}
-
-uint32_t ebb__slabs_find(const struct cuda_slabs *slabs, uint32_t number, CUdeviceptr address)
-{
-    const struct cuda_slab *slab = &slabs->slabs[number];
-    uint64_t offset = address - ebb__table_address(slabs->table, slab->unit);
-    uint32_t slot = (uint32_t)(offset / bytes_of(slab->class));
-    if (slot >= slab->used_slots)
-        return CUDA_NO_BLOCK;
-    uint32_t block = slabs->slots[(size_t)number * SLOTS_MOST + slot];
-    return slabs->table->blocks[block].state == CUDA_BLOCK_FREE ? CUDA_NO_BLOCK : block;
 }

@@ -13,11 +13,15 @@
 #define CUDA_SLAB_CLASSES 40u
 #define CUDA_MOST_SLABS 65536u
 #define CUDA_NO_SLAB UINT32_MAX
+#define CUDA_SLOT_STEP 512u /* bytes of the smallest slot */
+#define CUDA_SLOTS_MOST ((uint32_t)(EBB_CUDA_UNIT_BYTES / CUDA_SLOT_STEP))
 
 struct cuda_slab {
     uint32_t unit;
     struct cuda_passages before; /* work that used the unit earlier */
     uint32_t class;
+    CUdeviceptr address;
+    uint64_t inverse; /* of a slot's bytes, times 2^42: exact for offsets below 2 MiB */
     uint32_t used_slots, live_count;
     uint32_t free_head;      /* entries of free slots, linked by `older` */
     uint32_t next, previous; /* slabs of the class with a free slot; CUDA_NO_SLAB ends the list */
@@ -51,7 +55,16 @@ bool ebb__slabs_add(struct cuda_slabs *slabs, uint64_t bytes, uint32_t unit, uin
 void ebb__slabs_give(struct cuda_slabs *slabs, uint32_t block, uint32_t *unit,
                      struct cuda_passages *before);
 /* The live block at an address in slab `number`. CUDA_NO_BLOCK: none. */
-uint32_t ebb__slabs_find(const struct cuda_slabs *slabs, uint32_t number, CUdeviceptr address);
+static inline uint32_t ebb__slabs_find(const struct cuda_slabs *slabs, uint32_t number,
+                                       CUdeviceptr address)
+{
+    const struct cuda_slab *slab = &slabs->slabs[number];
+    uint32_t slot = (uint32_t)((address - slab->address) * slab->inverse >> 42);
+    if (slot >= slab->used_slots)
+        return CUDA_NO_BLOCK;
+    uint32_t block = slabs->slots[(size_t)number * CUDA_SLOTS_MOST + slot];
+    return slabs->table->blocks[block].state == CUDA_BLOCK_FREE ? CUDA_NO_BLOCK : block;
+}
 /* What a block of `bytes` takes. */
 uint64_t ebb__slabs_slot_bytes(uint64_t bytes);
 

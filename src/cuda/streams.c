@@ -163,6 +163,15 @@ bool ebb__streams_cover(struct cuda_streams *streams, const struct cuda_passage 
     return done;
 }
 
+bool ebb__streams_can_cover(const struct cuda_streams *streams, const struct cuda_passage *passage)
+{
+    const struct cuda_stream *stream = &streams->streams[passage->stream];
+    for (uint32_t i = stream->recent_count; i-- > 0;)
+        if (streams->events[stream->recent[i]].order >= passage->order)
+            return true;
+    return ebb__streams_can_record(streams, passage->stream);
+}
+
 void ebb__streams_mark_all(struct cuda_streams *streams)
 {
     for (uint32_t i = 0; i < streams->used; i++) {
@@ -195,6 +204,7 @@ bool ebb__streams_poll(struct cuda_streams *streams)
             if (order > stream->passed)
                 stream->passed = order;
             ebb__streams_release(streams, stream->recent[0]);
+            streams->news_count++;
             memmove(stream->recent, stream->recent + 1,
                     --stream->recent_count * sizeof *stream->recent);
         }

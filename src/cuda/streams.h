@@ -36,6 +36,7 @@ struct cuda_stream {
     uint64_t open_since; /* the oldest work between begin and end */
     uint32_t open_count;
     uint32_t awaited; /* newest arrival that the stream waits for already; 0: none */
+    uint64_t settled; /* what was owed up to this number is waited for */
     bool is_used, is_ended;
     bool is_blocking; /* ordered with the legacy stream */
     bool is_legacy;
@@ -56,7 +57,9 @@ struct cuda_streams {
     /* Work that is not over, and whose memory has been given out again without a stream. All work
      * from now on, in any stream, comes after it. A driver whose free waits does the same. */
     struct cuda_passages owed;
-    bool has_news; /* an event has been recorded that nobody looks at yet */
+    uint64_t owed_number; /* of the newest addition to it */
+    uint64_t news_count;  /* events that were found to be over */
+    bool has_news;        /* an event has been recorded that nobody looks at yet */
     /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */
     uint64_t *waits;
 };
@@ -94,6 +97,8 @@ bool ebb__streams_can_record(const struct cuda_streams *streams, uint32_t stream
  * recorded now. */
 bool ebb__streams_cover(struct cuda_streams *streams, const struct cuda_passage *passage,
                         uint32_t *event);
+/* Would it succeed, as far as is known without recording? */
+bool ebb__streams_can_cover(const struct cuda_streams *streams, const struct cuda_passage *passage);
 void ebb__streams_release(struct cuda_streams *streams, uint32_t event);
 /* Asks the driver. Thread-safe. The caller has a reference. */
 bool ebb__streams_event_is_over(struct cuda_streams *streams, uint32_t event);
@@ -130,7 +135,13 @@ bool ebb__passages_cover(struct cuda_streams *streams, const struct cuda_passage
 /* Work that is queued in `stream` from now on follows the set. False: not possible now. */
 bool ebb__passages_await(struct cuda_streams *streams, uint32_t stream,
                          const struct cuda_passages *passages);
-/* What ebb__passages_await() would cost: 0 nothing, 1 waits on the device, 2 impossible. */
+/* The set is owed to all streams from now on. */
+void ebb__passages_owe(struct cuda_streams *streams, const struct cuda_passages *passages);
+/* Work that is queued in `stream` from now on follows all that is owed. False: not possible now;
+ * nothing has been queued then. Cheap if nothing has been added since the last time. */
+bool ebb__passages_settle(struct cuda_streams *streams, uint32_t stream);
+/* What ebb__passages_await() would cost: 0 nothing, 1 waits on the device, 2 impossible.
+ * CUDA_NO_STREAM: in whichever stream uses it first. */
 unsigned ebb__passages_cost(const struct cuda_streams *streams, uint32_t stream,
                             const struct cuda_passages *passages);
 

@@ -58,7 +58,7 @@ void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream)
         nanosleep(&pause, NULL);
         if (!ebb__cuda_lock(engine))
             return;
-        is_ordered = ebb__passages_await(&engine->streams, stream, &engine->streams.owed);
+        is_ordered = ebb__passages_settle(&engine->streams, stream);
         ebb__cuda_unlock(engine);
     }
     count_stall(engine, since_ns);

@@ -56,15 +56,18 @@ struct begun { /* of one work */
     uint64_t absent_units, all_units;
     uint32_t arrival; /* newest one to wait for; 0: none */
     uint64_t leaving; /* newest eviction to wait for: of a block that is used over the bus */
+    bool has_large;   /* blocks that may move, and are in the trace */
+    bool may_arrive;  /* some pages may still be on their way */
 };
 
 /* All blocks of the work once, held, in engine->scratch. */
 static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun)
 {
     struct cuda_scratch *scratch = &engine->scratch;
+    struct cuda_near near = {0};
     scratch->count = 0;
     for (size_t i = 0; i < work->use_count; i++) {
-        uint32_t block = ebb__cuda_find(engine, work->uses[i].address);
+        uint32_t block = ebb__cuda_find_near(engine, work->uses[i].address, &near);
         struct cuda_block *entry = &engine->table.blocks[block];
         if (!block)
             continue;
@@ -77,10 +80,14 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
         entry->last_order = engine->order;
         if (!entry->is_small) {
             begun->all_units += entry->unit_count;
+            begun->has_large = true;
             if (entry->state != CUDA_BLOCK_ABSENT)
                 ebb__table_use(&engine->table, block);
+            else
+                begun->absent_units += entry->unit_count;
         }
-        if (scratch->count < CUDA_MOST_EVENTS_A_WORK)
+        begun->may_arrive |= entry->arrival != 0;
+        if (!entry->is_small && scratch->count < CUDA_MOST_EVENTS_A_WORK)
             ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS,
                             work->uses[i].access);
         scratch->blocks[scratch->count++] = block;
@@ -91,9 +98,11 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
 static void step_uses(struct ebb_cuda *engine, struct begun *begun)
 {
     const struct cuda_scratch *scratch = &engine->scratch;
+    if (!engine->plan.has_script || !begun->has_large)
+        return; /* nobody asks for it */
     begun->absent_units = 0;
-    uint32_t seen = engine->plan.has_script ? scratch->count : 0; /* before, nobody asks for it */
-    for (uint32_t i = 0; i < seen && i < CUDA_MOST_EVENTS_A_WORK; i++)
+    begun->may_arrive = true;
+    for (uint32_t i = 0; i < scratch->count && i < CUDA_MOST_EVENTS_A_WORK; i++)
         if (!engine->table.blocks[scratch->blocks[i]].is_small)
             ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
     for (uint32_t i = 0; i < scratch->count; i++) {
@@ -160,6 +169,8 @@ static void look_at_blocks(struct ebb_cuda *engine, struct begun *begun)
 {
     struct cuda_scratch *scratch = &engine->scratch;
     bool has_strays = ebb__mover_has_strays(engine->mover);
+    if (!begun->may_arrive && !begun->absent_units && !has_strays)
+        return;
     for (uint32_t i = 0; i < scratch->count; i++) {
         struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
         note_arrival(engine, entry, begun);
@@ -246,7 +257,7 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
     for (uint32_t i = 0; i < count && !work->is_captured && begun->stream != CUDA_NO_STREAM; i++)
         ebb__passages_add(&engine->table.blocks[scratch->blocks[i]].uses, &engine->streams,
                           begun->stream, engine->order);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && begun->has_large; i++) {
         if (engine->table.blocks[scratch->blocks[i]].is_small)
             continue;
         if (kept != i && i < CUDA_MOST_EVENTS_A_WORK)
@@ -266,7 +277,7 @@ static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arri
         return;
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
-    *ordered = ebb__passages_await(&engine->streams, begun->stream, &engine->streams.owed);
+    *ordered = ebb__passages_settle(&engine->streams, begun->stream);
     *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, begun);
 }
 

@@ -53,7 +53,8 @@ enum ebb_status ebb__doors_open(struct ebb_parent *parent, struct ebb_error *err
     unsigned flags =
         (parent->options.record ? EBB_PROTOCOL_FLAG_RECORD : 0) |
         (parent->options.verify ? EBB_PROTOCOL_FLAG_VERIFY : 0) |
-        (parent->options.compress != EBB_COMPRESS_OFF ? EBB_PROTOCOL_FLAG_COMPRESS : 0);
+        (parent->options.compress != EBB_COMPRESS_OFF ? EBB_PROTOCOL_FLAG_COMPRESS : 0) |
+        (unsigned)parent->options.gpu_backing << EBB_PROTOCOL_BACKING_SHIFT;
     int length = snprintf(doors->environment, sizeof doors->environment,
                           EBB_PROTOCOL_ENV "=2:%d:%llu:%ld:%lu:%016llx%016llx:%s:%llu:%u:%s",
                           doors->hello_pair[1], (unsigned long long)status.st_ino, (long)getpid(),

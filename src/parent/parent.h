@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "model/lost.h"
 #include "plan/plan.h"
+#include "runtime/protocol.h"
 
 #include <poll.h>
 #include <stdbool.h>
@@ -30,6 +31,7 @@ struct ebb_parent_options {
     bool record; /* only record: no budget, no transfers */
     bool verify; /* check evicted bytes by a hash */
     enum ebb_compress compress;
+    enum ebb_gpu_backing gpu_backing;
     const char *record_path;         /* NULL: no trace file */
     const char *command;             /* for the trace's header */
     const struct ebb_policy *policy; /* of any table: plan/plan.h */

@@ -26,6 +26,14 @@
 #define EBB_PROTOCOL_FLAG_VERIFY 4u   /* compare every fetch with its write back */
 #define EBB_PROTOCOL_FLAG_COMPRESS 8u /* do not store zeros, once COMPRESS arrives */
 
+/* How blocks of a GPU leave it (src/cuda/README.md): in the flags, from this bit on. */
+#define EBB_PROTOCOL_BACKING_SHIFT 8
+enum ebb_gpu_backing {
+    EBB_GPU_MANAGED,
+    EBB_GPU_VMM_HOST,
+    EBB_GPU_VMM_TRUSTING,
+};
+
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; value: enum ebb_hello_kind; descriptors: its
                                 socket and ring */

@@ -30,6 +30,8 @@ static void *symbol_named(const char *name, const char *suffix)
     return NULL;
 }
 
+#define NEWER_SINCE 13000 /* programs that ask for an older version get the known variant */
+
 /* A variant that the list of exported names lacks, as a newer driver may have. */
 static CUresult newer_launch(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
                              unsigned bx, unsigned by, unsigned bz, unsigned shared,
@@ -53,7 +55,7 @@ static void *find(const char *name, int version, bool per_thread, bool *too_old)
     }
     if (!best)
         return NULL;
-    if (fake_set.newer_variant && !strcmp(name, "cuLaunchKernel"))
+    if (fake_set.newer_variant && version >= NEWER_SINCE && !strcmp(name, "cuLaunchKernel"))
         return (void *)newer_launch;
     void *found = NULL;
     if (per_thread && version >= PER_THREAD_SINCE) {

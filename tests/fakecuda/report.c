@@ -127,18 +127,26 @@ static void write_report(FILE *file)
     fprintf(file, "\n}\n");
 }
 
+/* Whole or not at all: several processes may have the same file. */
+static void save_report(const char *path)
+{
+    char part[4096];
+    snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
+    FILE *file = fopen(part, "w");
+    if (!file)
+        return;
+    write_report(file);
+    fclose(file);
+    rename(part, path);
+}
+
 /* Runs when the library is unloaded, which is after the program's own exit handlers. */
 __attribute__((destructor)) static void finish(void)
 {
     if (!owner || owner != getpid())
         return;
-    if (fake_set.report_path) {
-        FILE *file = fopen(fake_set.report_path, "w");
-        if (file) {
-            write_report(file);
-            fclose(file);
-        }
-    }
+    if (fake_set.report_path)
+        save_report(fake_set.report_path);
     if (violation_count && fake_set.strict) {
         fprintf(stderr, "fakecuda: %u violations\n", violation_count);
         fflush(NULL);

@@ -3,10 +3,11 @@
  * serial run of the same kernels on plain host memory.
  *
  * Options: --layers=N --bytes=N --iterations=N --streams=N --async-alloc --graphs --hidden
- * --threads=N --managed --serial. To plant an error: --drop-wait, --free-early. Exit code: 0, 1 if
- * results differ, 3 if a call fails.
+ * --threads=N --managed --marks --serial. To plant an error: --drop-wait, --free-early. Exit
+ * code: 0, 1 if results differ, 3 if a call fails.
  */
 #include "driver.h"
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -122,7 +123,7 @@ static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1,
 
 static struct {
     long layers, bytes, iterations, streams, threads;
-    bool async, graphs, hidden, managed, drop_wait, free_early;
+    bool async, graphs, hidden, managed, marks, drop_wait, free_early;
 } set;
 
 struct machine {
@@ -335,9 +336,22 @@ static CUdeviceptr pass_back(struct machine *m, struct net *net, long l, CUdevic
     return gx;
 }
 
+/* As ebb_mark_iteration() does, without the library. */
+static void mark_iteration(void)
+{
+    union {
+        void *object;
+        void (*function)(unsigned mark, uint64_t value);
+    } found = {dlsym(RTLD_DEFAULT, "ebb_malloc_mark")};
+    if (found.function)
+        found.function(1, 0);
+}
+
 static uint64_t iterate(struct machine *m, struct net *net, float *data, long iteration,
                         uint64_t hash)
 {
+    if (set.marks && !m->serial)
+        mark_iteration();
     for (size_t i = 0; i < net->bytes / 4; i++)
         data[i] = (float)((i * 7 + (size_t)iteration * 13) % 97) / 97.0f;
     net->activations[0] = allocate(m, net->bytes);
@@ -483,6 +497,7 @@ int main(int count, char **arguments)
     set.graphs = asked(count, arguments, "graphs");
     set.hidden = asked(count, arguments, "hidden");
     set.managed = asked(count, arguments, "managed");
+    set.marks = asked(count, arguments, "marks");
     uint64_t expected = train_serially();
     if (asked(count, arguments, "serial")) {
         printf("%016llx\n", (unsigned long long)expected);

@@ -6,8 +6,10 @@
  */
 
 #include "../fakecuda.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define CHECK(call) check_result((call), #call, __LINE__)
 
@@ -18,6 +20,10 @@ static inline void check_result(CUresult result, const char *what, int line)
     const char *name = NULL;
     cuGetErrorName(result, &name);
     fprintf(stderr, "line %d: %.60s: %s\n", line, what, name ? name : "an unknown error");
+    /* One thread ends the program: a second one could end it before the fake has judged it. */
+    static atomic_flag is_ending = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&is_ending))
+        pause();
     exit(3);
 }
 

@@ -1,0 +1,136 @@
+#include "cuda/take.h"
+
+#define STEP_BYTES ((uint64_t)4 << 30) /* of addresses; a larger block has a region of its own */
+#define SPREAD 4u /* addresses for what is in use; arbitrary: page tables cost 0.2 % of them */
+
+/* ---- units ----------------------------------------------------------------------------------- */
+
+static uint32_t units_of(uint64_t bytes)
+{
+    return (uint32_t)((bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES);
+}
+
+/* A region of `count` units at least. CUDA_NO_UNIT: no addresses. */
+static uint32_t reserve(struct ebb_cuda *engine, uint64_t count)
+{
+    uint64_t bytes = count * EBB_CUDA_UNIT_BYTES;
+    CUdeviceptr first = 0;
+    struct cuda_visit visit = ebb__streams_enter(&engine->streams);
+    uint32_t unit = CUDA_NO_UNIT;
+    if (engine->backing->ops->reserve(engine->backing, bytes, &first) == CUDA_SUCCESS) {
+        unit = ebb__table_add(&engine->table, first, bytes);
+        if (unit == CUDA_NO_UNIT)
+            engine->backing->ops->release(engine->backing, first, bytes);
+    }
+    ebb__streams_leave(&engine->streams, visit);
+    if (unit != CUDA_NO_UNIT && engine->table.region_count == 1)
+        atomic_store(&engine->config.ring->counters.arena_first, first);
+    if (unit != CUDA_NO_UNIT)
+        atomic_store(&engine->config.ring->counters.arena_last, first + bytes);
+    return unit;
+}
+
+/* The addresses are many times what is in use: those that are free wait for the mover. */
+static bool is_spread(const struct ebb_cuda *engine, uint32_t count)
+{
+    uint64_t used =
+        engine->pool.backed_units + count + engine->room.absent_bytes / EBB_CUDA_UNIT_BYTES;
+    return engine->table.unit_count > SPREAD * (used + STEP_BYTES / EBB_CUDA_UNIT_BYTES);
+}
+
+static uint32_t take_bare(struct ebb_cuda *engine, uint32_t count, uint32_t stream,
+                          struct cuda_passages *before)
+{
+    uint32_t unit = ebb__pool_take(&engine->pool, count, false, stream, before);
+    if (unit != CUDA_NO_UNIT)
+        return unit;
+    uint64_t step = STEP_BYTES / EBB_CUDA_UNIT_BYTES;
+    uint64_t wanted = count > step ? count : step;
+    if (is_spread(engine, count) && !engine->is_last_try) {
+        engine->room.was_refused = true;
+        return CUDA_NO_UNIT;
+    }
+    uint32_t first = reserve(engine, wanted);
+    if (first == CUDA_NO_UNIT && wanted > count)
+        first = reserve(engine, wanted = count);
+    if (first == CUDA_NO_UNIT) {
+        engine->room.was_refused = true; /* the mover may make some usable */
+        return CUDA_NO_UNIT;
+    }
+    ebb__pool_add(&engine->pool, first, (uint32_t)wanted);
+    return ebb__pool_take(&engine->pool, count, false, stream, before);
+}
+
+bool ebb__take_populate(struct ebb_cuda *engine, uint32_t first, uint32_t count, uint64_t *number,
+                        uint32_t *arrival)
+{
+    struct cuda_move move = {.kind = CUDA_MOVE_POPULATE, .first = first, .count = count};
+    if (!ebb__mover_has_room(engine->mover, 1))
+        return false;
+    *number = ebb__mover_add(engine->mover, &move, arrival);
+    return true;
+}
+
+/* The planned address of the allocation that comes now. False: it has none, or it is not free. */
+bool ebb__take_planned(struct ebb_cuda *engine, uint64_t bytes, struct cuda_taken *taken)
+{
+    struct ebb_counters *counters = &engine->config.ring->counters;
+    struct cuda_pool *pool = &engine->pool;
+    uint64_t area_bytes = 0;
+    uint64_t place = ebb__follow_place(engine->follow, bytes, &area_bytes);
+    uint32_t bare = 0;
+    if (place == EBB_SCRIPT_NO_PLACE)
+        return false;
+    uint64_t first = place / EBB_CUDA_UNIT_BYTES;
+    bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && area_bytes < (uint64_t)1 << 46;
+    if (fits && units_of(area_bytes) > pool->area_count) {
+        uint32_t region = reserve(engine, units_of(area_bytes));
+        if (region != CUDA_NO_UNIT)
+            ebb__pool_set_area(pool, region, units_of(area_bytes));
+    }
+    fits = fits && first + taken->count <= pool->area_count;
+    taken->first = pool->area_first + (uint32_t)first;
+    if (fits &&
+        ebb__room_make(&engine->room, ebb__pool_bare_at(pool, taken->first, taken->count)) &&
+        ebb__pool_take_at(pool, taken->first, taken->count, &bare, &taken->before)) {
+        /* If this fails, the bytes are used where the driver has them. */
+        taken->arrival = ebb__pool_arrival(pool, taken->first, taken->count);
+        if (bare)
+            ebb__take_populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
+        atomic_fetch_add(&counters->placement_blocks, 1);
+        return taken->is_placed = true;
+    }
+    atomic_fetch_add(&counters->placement_misses, 1);
+    return false;
+}
+
+/* Units for a block or a slab. False: there is no room now. */
+bool ebb__take_units(struct ebb_cuda *engine, uint32_t stream, struct cuda_taken *taken)
+{
+    taken->first = ebb__pool_take(&engine->pool, taken->count, true, stream, &taken->before);
+    if (taken->first != CUDA_NO_UNIT) {
+        taken->arrival = ebb__pool_arrival(&engine->pool, taken->first, taken->count);
+        return true;
+    }
+    if (!ebb__room_make(&engine->room, taken->count) || !ebb__mover_has_room(engine->mover, 1))
+        return false;
+    taken->first = take_bare(engine, taken->count, stream, &taken->before);
+    return taken->first != CUDA_NO_UNIT &&
+           ebb__take_populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
+}
+
+/* The block's first use fetches it, if there is room then. Otherwise it is used over the bus. */
+bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_taken *taken)
+{
+    const struct ebb_cuda_backing_ops *ops = engine->backing->ops;
+    uint64_t bytes = taken->count * EBB_CUDA_UNIT_BYTES;
+    if (!ops->can_evict || !ops->is_coherent || engine->config.record ||
+        bytes > engine->room.card_bytes || !ebb__room_has_host(&engine->room, bytes))
+        return false;
+    taken->first = take_bare(engine, taken->count, stream, &taken->before);
+    if (taken->first == CUDA_NO_UNIT)
+        return false;
+    ebb__pool_set_backed(&engine->pool, taken->first, taken->count, false);
+    engine->room.absent_bytes += bytes;
+    return taken->is_absent = true;
+}
