@@ -36,6 +36,27 @@ for iteration in range(90):
 """
 
 
+# An optimizer makes its state behind four micro-batches, which have repeated by then.
+STATE_BEHIND = """
+import time
+M = 1 << 20
+weights, state = bytearray(16 * M), []
+for batch in range(48):
+    kept = []
+    for layer in range(12):
+        kept.append(bytearray(b"x") * (2 * M + layer * M // 8))
+        time.sleep(0.002)
+    while kept:
+        assert kept.pop()[-1] == 120
+        time.sleep(0.002)
+    weights[batch] += 1
+    if batch == 7:
+        state = [bytearray(b"s") * (8 * M) for _ in range(5)]
+    for part in state if batch % 4 == 3 else ():
+        part[batch] = part[batch] + 1
+"""
+
+
 WITH_LAB = os.environ.get("EBB_LAB") != "OFF"  # the build has the policies of src/lab
 
 
@@ -195,6 +216,19 @@ class Budgets(Launch):
         self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
                                delta=0.1 * summary["unmanaged_peak_bytes"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+
+    def test_a_share_of_a_peak_that_grows_behind_iterations(self):
+        """The share stays in force, and is of the new peak."""
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(PYTHON, "-c", STATE_BEHIND, options=[
+            "--budget", "60%", "--summary-json", path])
+        self.assertEqual((0, b""), (result.returncode, result.stderr))
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertGreater(summary["planned_iterations"], 8)
+        self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
+                               delta=0.02 * summary["unmanaged_peak_bytes"])
+        self.assertGreater(summary["unmanaged_peak_bytes"], 85 * MIB)
 
     def test_loops_within_an_iteration_are_none(self):
         summary, _ = self.run_cycle("--budget", "60%",

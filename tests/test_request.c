@@ -162,7 +162,7 @@ static void run_command(const char *trace, const char *machine, const char *poli
     const char *bin = getenv("EBB_BIN_DIR");
     char command[4 * PATH_MAX];
     snprintf(command, sizeof command,
-             "'%s/ebb' plan '%s' --machine '%s' --policy %s --budget %llu -o '%s' >'%s/out'",
+             "'%s/ebb' plan '%s' --machine '%s' --policy %s --budget %llu -f -o '%s' >'%s/out'",
              bin ? bin : "build/dev/bin", trace, machine, policy, (unsigned long long)budget_bytes,
              plan, folder);
     int status = system(command);

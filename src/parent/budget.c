@@ -2,7 +2,7 @@
  *
  * The peak is known once the iterations are: from a profile, or after they were detected. Until
  * then no budget is in force (enum budget_state). If the peak grows a little, the budget grows. If
- * it grows much, the iterations were detected wrongly. */
+ * it grows much, the iterations were detected wrongly, unless the planned one goes on. */
 #include "parent/internal.h"
 
 #include "base/tuning.h"
@@ -101,11 +101,15 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
 bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
 {
     uint64_t peak = ebb__budget_peak(process), known = process->memory->budget.of_bytes;
+    /* An optimizer makes its state at the end of the first step, behind a few micro-batches. */
+    bool goes_on = process->phase == PHASE_PLANNED && ebb__watch_is_held(process->stream.watch);
     if (process->memory->budget.state != BUDGET_SHARED || process->memory->budget.of != process ||
         peak <= known)
         return false;
-    if (peak <=
-        known + known / ebb__tuning()->other_peak_divisor + ebb__tuning()->other_peak_bytes) {
+    if (goes_on)
+        process->memory->budget.of_bytes = peak;
+    if (goes_on || peak <= known + known / ebb__tuning()->other_peak_divisor +
+                               ebb__tuning()->other_peak_bytes) {
         uint64_t budget = share_of_peak(parent, peak);
         if (budget > atomic_load(&process->memory->ledger->budget_bytes))
             atomic_store(&process->memory->ledger->budget_bytes, budget);
