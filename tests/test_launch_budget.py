@@ -52,8 +52,8 @@ for batch in range(48):
     weights[batch] += 1
     if batch == 7:
         state = [bytearray(b"s") * (8 * M) for _ in range(5)]
-    for part in state if batch % 4 == 3 else ():
-        part[batch] = part[batch] + 1
+    if state and batch % 4 == 3:
+        state[batch % 5][batch] += 1
 """
 
 
@@ -221,7 +221,7 @@ class Budgets(Launch):
         """The share stays in force, and is of the new peak."""
         path = os.path.join(self.folder, "summary.json")
         result = self.run_ebb(PYTHON, "-c", STATE_BEHIND, options=[
-            "--budget", "60%", "--summary-json", path])
+            "-q", "--budget", "60%", "--summary-json", path])  # a plan of all four may not fit
         self.assertEqual((0, b""), (result.returncode, result.stderr))
         with open(path, encoding="utf-8") as file:
             summary = json.load(file)
