@@ -88,7 +88,7 @@ class Tune(unittest.TestCase):
         """The plan file without its duration, and the printed figures."""
         path = os.path.join(self.folder.name, "plan.json")
         code, out, err = run("plan", trace or self.trace, "--budget", budget, "--machine", "pcie3", "--json",
-                             "-o", path, *options, **kwargs)
+                             "-f", "-o", path, *options, **kwargs)
         self.assertEqual((0, ""), (code, err), out)
         with open(path, encoding="utf-8") as file:
             plan = json.load(file)
