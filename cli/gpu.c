@@ -146,12 +146,6 @@ const char *ebb__gpu_choice_name(size_t index)
     return index < sizeof words / sizeof words[0] ? words[index] : NULL;
 }
 
-const char *ebb__gpu_backing_name(size_t index)
-{
-    static const char *const words[] = {"managed", "vmm-host", "vmm-trusting"};
-    return index < sizeof words / sizeof words[0] ? words[index] : NULL;
-}
-
 bool ebb__gpu_decide(const char *command, enum ebb_device_choice choice, bool quiet,
                      struct ebb_gpu *gpu, bool *is_cuda)
 {

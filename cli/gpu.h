@@ -30,9 +30,6 @@ void ebb__gpu_look(struct ebb_gpu *gpu);
 /* The word for the choice with this number: `auto`, `cpu`, `cuda`; NULL after the last. */
 const char *ebb__gpu_choice_name(size_t index);
 
-/* The word for the backing with this number (enum ebb_gpu_backing); NULL after the last. */
-const char *ebb__gpu_backing_name(size_t index);
-
 /* What to preload: *is_cuda. Fills *gpu unless the choice is the CPU. Prints one line if the choice
  * cannot be had, and returns false. Under `auto`, a GPU that is there but not usable is told of
  * (unless `quiet`), and the host is managed. */

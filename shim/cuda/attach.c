@@ -106,19 +106,16 @@ static void introduce(CUdevice device, const char *name, char *text, size_t byte
 /* As the parent says, but for the process in whose environment EBB_CUDA_BACKING is set. */
 static enum ebb_cuda_backing_kind chosen_backing(void)
 {
-    static const struct {
-        const char *name;
-        enum ebb_cuda_backing_kind kind;
-    } known[] = {
-        [EBB_GPU_MANAGED] = {"managed", EBB_CUDA_MANAGED},
-        [EBB_GPU_VMM_HOST] = {"vmm-host", EBB_CUDA_VMM_HOST},
-        [EBB_GPU_VMM_TRUSTING] = {"vmm-trusting", EBB_CUDA_VMM_TRUSTING},
+    static const enum ebb_cuda_backing_kind kinds[] = {
+        [EBB_GPU_MANAGED] = EBB_CUDA_MANAGED,
+        [EBB_GPU_VMM_HOST] = EBB_CUDA_VMM_HOST,
+        [EBB_GPU_VMM_TRUSTING] = EBB_CUDA_VMM_TRUSTING,
     };
     const char *name = getenv("EBB_CUDA_BACKING");
     unsigned told = ebb__join_settings.flags >> EBB_PROTOCOL_BACKING_SHIFT & 0xf;
-    for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
-        if (name ? !strcmp(name, known[i].name) : told == i)
-            return known[i].kind;
+    for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (name ? !strcmp(name, ebb__gpu_backing_name(i)) : told == i)
+            return kinds[i];
     ebb__attach_warn(NULL, "EBB_CUDA_BACKING is none of managed, vmm-host, vmm-trusting: managed");
     return EBB_CUDA_MANAGED;
 }

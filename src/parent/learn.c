@@ -22,14 +22,14 @@ static bool has_even_events(const struct process *process)
     return off * 16 <= newest;
 }
 
-/* True for an iteration of training, false for a loop inside of one (the initialisation of each
+enum worth { WORTH_NOTHING, WORTH_LITTLE, WORTH_A_PLAN };
+
+/* A plan for an iteration of training, nothing for a loop inside of one (the initialisation of each
  * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much,
  * and touches most live bytes. A loop over frozen layers touches much that it allocates itself,
  * but it ends with the last layer. If a loop repeats long enough without a break, it counts as
- * the iteration, whatever it touches. Not so if the program announces its uses: all are known then,
- * and a network may have any number of layers. */
-enum worth { WORTH_NOTHING, WORTH_LITTLE, WORTH_A_PLAN };
-
+ * the iteration, of little worth, whatever it touches. Not so if the program announces its uses:
+ * all are known then, and a network may have any number of layers. */
 static enum worth worth_of(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0, lasting = 0, used = 0;
@@ -103,17 +103,17 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
         return;
     }
+    enum worth worth = model.has_accesses ? worth_of(process, &model) : WORTH_NOTHING;
     if (parent->options.record) {
         /* The trace has two iterations with accesses. Later iterations show times without
          * observation. */
-        if (ebb__parent_seen(process).traced >= 2 && model.has_accesses &&
-            worth_of(process, &model) != WORTH_NOTHING) {
+        if (ebb__parent_seen(process).traced >= 2 && worth != WORTH_NOTHING) {
             ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             ebb__phase_set(&process->phase, PHASE_FOLLOWED);
         }
         process->learning.next_attempt_ns = now + ebb__tuning()->retry_ns / 10;
-    } else if (model.has_accesses && worth_of(process, &model) != WORTH_NOTHING) {
-        process->learning.slight = worth_of(process, &model) == WORTH_LITTLE;
+    } else if (worth != WORTH_NOTHING) {
+        process->learning.slight = worth == WORTH_LITTLE;
         process->learning.attempted_at = SIZE_MAX; /* without a plan it is tried again */
         if (ebb__parent_plan(parent, process, &model, 0)) {
             bool reactive = parent->options.policy->reactive;

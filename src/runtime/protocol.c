@@ -16,6 +16,16 @@ union control_from {
         space[CMSG_SPACE(EBB_MESSAGE_DESCRIPTORS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
+const char *ebb__gpu_backing_name(size_t index)
+{
+    static const char *const names[] = {
+        [EBB_GPU_MANAGED] = "managed",
+        [EBB_GPU_VMM_HOST] = "vmm-host",
+        [EBB_GPU_VMM_TRUSTING] = "vmm-trusting",
+    };
+    return index < sizeof names / sizeof *names ? names[index] : NULL;
+}
+
 bool ebb__message_send(int socket, const struct ebb_message *message, const int *descriptors,
                        size_t count, int flags)
 {

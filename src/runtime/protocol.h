@@ -33,6 +33,8 @@ enum ebb_gpu_backing {
     EBB_GPU_VMM_HOST,
     EBB_GPU_VMM_TRUSTING,
 };
+/* The word for the backing with this number; NULL after the last. */
+const char *ebb__gpu_backing_name(size_t index);
 
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; value: enum ebb_hello_kind; descriptors: its
