@@ -2,6 +2,7 @@
 #
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
+#   make test-whole   every test, with what is left out of `make test` for its time
 #   make without-lab  the build that needs no LAPACKE, Clp and zlib, and its tests
 #   make build     build/release/bin/ebb and the other programs
 #   make deb       Debian packages in build/deb
@@ -24,7 +25,7 @@ SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/
 
 TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)))
 
-.PHONY: all deps build demo test without-lab format format-check tidy asan tsan install deb deb-test clean
+.PHONY: all deps build demo test test-whole without-lab format format-check tidy asan tsan install deb deb-test clean
 
 all: build
 
@@ -55,6 +56,10 @@ test: deps
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS)
 	@$(PYTHON) .ci/ctest.py build/dev
+
+# Each call on every device, each policy on every network: tests/devices.py says what is sampled.
+test-whole:
+	@EBB_TEST_WHOLE=1 $(MAKE) --no-print-directory test
 
 # Builds without src/lab, and runs the tests of that build that start no programs under Ebb. The
 # longest tests of code that does not know src/lab run in the other build only.

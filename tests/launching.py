@@ -17,6 +17,8 @@ import time
 import unittest
 import uuid
 
+from devices import REFUSED, sample
+
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
@@ -24,6 +26,7 @@ EBB = os.path.join(BIN, "ebb")
 PYTHON = "/usr/bin/python3"
 MIB = 1 << 20
 TIMEOUT = 60  # seconds, far more than any of these programs takes
+HANG = 50  # of the small ones; on an idle machine none of them takes one second
 
 # Small enough to be quick, and large enough that every activation is managed.
 CYCLE_ARGS = ["--iterations", "10", "--layers", "12", "--block", "4M", "--persistent", "8M"]
@@ -159,6 +162,25 @@ class Launch(unittest.TestCase):
         if program not in plain_runs:
             plain_runs[program] = self.run_command(program)
         return plain_runs[program]
+
+    def both(self, *program, budget_mib=4, refused=REFUSED, code=0, before=(), quiet=True):
+        """`program` ends with `code` and the same output without Ebb and on every device. Of the
+        devices, devices.sample() may leave out some."""
+        plain = self.run_command([*before, *program], timeout=HANG)
+        self.assertEqual(code, plain.returncode, plain.stderr)
+        what = " ".join((os.path.basename(program[0]), *program[1:]))
+        for features in sample(what, refused):
+            with self.subTest(refused=features):
+                try:
+                    result = self.run_command(
+                        [*before, *self.options("--budget", f"{budget_mib}M", "-q"), "--",
+                         *program], env={**self.env, "EBB_REFUSE": features}, timeout=HANG)
+                except subprocess.TimeoutExpired:
+                    self.fail("hangs")
+                self.assertEqual((plain.returncode, plain.stdout),
+                                 (result.returncode, result.stdout), result.stderr)
+                if quiet:
+                    self.assertEqual(plain.stderr, result.stderr)
 
     def run_command(self, command, **kwargs):
         kwargs.setdefault("stdin", subprocess.DEVNULL)

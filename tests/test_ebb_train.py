@@ -2,7 +2,7 @@
 """`ebb-train`: the same bits under every policy and budget, checkpoints, and bad input.
 
 Networks are real, images are small. A network is trained for two iterations under each policy.
-EBB_TRAIN_WHOLE=1 tries all policies on the large networks, too. That takes three minutes.
+EBB_TEST_WHOLE=1 tries all policies on the large networks, too. That takes three minutes.
 """
 import gzip
 import json
@@ -33,8 +33,10 @@ NETS = {
     "gpt-2": ("--batch 2 --size 32 --classes 100", 60),
 }
 # These take most of the time. Their layers are those of smaller networks, so that only Ebb's own
-# policy tries them.
-LARGE = {"alexnet", "vgg-16", "resnet-50", "resnet-137", "wrn-28-10"}
+# policy tries them. The last three have no kind of layer, and no use of one, of their own.
+LARGE = {"alexnet", "vgg-16", "resnet-50", "resnet-137", "wrn-28-10", "densenet-121"}
+LARGEST = {"vgg-16", "resnet-137", "wrn-28-10"}
+WHOLE = bool(os.environ.get("EBB_TEST_WHOLE"))
 POLICIES = ["static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"]
 
 
@@ -81,8 +83,7 @@ class SameBits(Case):
         self.assertEqual(len(set(base["losses"])), 2, "losses do not change")
         self.assertNotIn(None, base["losses"])
         self.assertEqual(base["moved_out_bytes"], 0)
-        is_whole = net not in LARGE or os.environ.get("EBB_TRAIN_WHOLE")
-        for policy in POLICIES if is_whole else []:
+        for policy in POLICIES if WHOLE or net not in LARGE else []:
             other = self.figures(*words, f"--policy {policy}")
             self.assertEqual(other["losses"], base["losses"], policy)
             moves = policy in POLICIES[2:] and not (net == "gpt-2" and policy == "vdnn:conv")
@@ -95,7 +96,7 @@ class SameBits(Case):
         self.assertLess(base["live_peak_bytes"], base["static_peak_bytes"])
 
 
-for name in NETS:
+for name in NETS if WHOLE else NETS.keys() - LARGEST:
     def check(self, net=name):
         self.check_net(net)
     setattr(SameBits, f"test_{name.replace('-', '_')}", check)
@@ -130,10 +131,10 @@ class Deep(Case):
 
 class Fashion(Case):
     def test_it_learns(self):
-        """A third of an epoch suffices for far more than a guess. Four epochs give 91 %."""
-        figures = self.figures("cnn --data fashion --batch 64 --rate 0.05 --iterations 300",
+        """A sixth of an epoch suffices for far more than a guess. Four epochs give 91 %."""
+        figures = self.figures("cnn --data fashion --batch 64 --rate 0.05 --iterations 150",
                                "--budget 80%")
-        self.assertGreater(figures["test_accuracy"], 0.75)
+        self.assertGreater(figures["test_accuracy"], 0.7)
 
     def test_accuracy_is_the_same(self):
         words = "cnn --data fashion --batch 64 --iterations 20"

@@ -129,17 +129,16 @@ class PlanCache(launching.Launch):
             self.assertGreater(changed["planned_iterations"], 0)
             self.assertGreater(changed["budget_from_iteration"], 0)
             self.assertGreater(abs(changed["budget_bytes"] - known["budget_bytes"]), 2 * MIB)
-            again = self.run_once()
-            self.assertEqual("used", again["plan_cache"])
+        self.assertEqual("used", self.run_once()["plan_cache"])
 
     def test_other_arguments(self):
         """Another number of iterations: the profile is used, and left under the new arguments, too."""
         self.arguments = ARGS
         self.run_once()
-        for iterations in ("9", "20"):
+        for iterations, runs in (("9", 2), ("16", 1)):
             self.arguments = ["--iterations", iterations, *ARGS[2:]]
             self.become(4 << 20)
-            for _ in range(2):
+            for _ in range(runs):
                 other = self.run_once()
                 self.assertEqual("used", other["plan_cache"])
                 self.assertLessEqual(other["planned_from_iteration"], 2)
@@ -148,11 +147,11 @@ class PlanCache(launching.Launch):
 
     def test_other_batch(self):
         """Larger or smaller blocks by other arguments: the plan is scaled, and planned anew."""
-        long = ["--iterations", "24", *ARGS[2:]]
+        long = ["--iterations", "16", *ARGS[2:]]
         self.arguments = long
         self.become(4 << 20)
         self.run_once()
-        for block, runs in (("6M", 2), ("5M", 1)):
+        for block, runs in (("6M", 2), ("3M", 1)):
             self.arguments = [*long, "--block", block]
             self.become(4 << 20)
             for _ in range(runs):
@@ -201,7 +200,7 @@ class PlanCache(launching.Launch):
         with open(path, "rb") as file:
             good = file.read()
         other = bytes(good[:40]) + bytes([good[40] ^ 1]) + good[41:]
-        for damaged in (b"", good[:50], good[:-1], other, good[:100] + b"\0" * (len(good) - 100)):
+        for damaged in (b"", good[:-1], other):  # more: tests/fuzz_profile.c
             with open(path, "wb") as file:
                 file.write(damaged)
             self.assertEqual("none", self.run_once()["plan_cache"])

@@ -1,39 +1,14 @@
 #!/usr/bin/python3
 """Each function of the preloaded library does what the C library's function does.
 
-It does so for any size, in threads that are cancelled or interrupted, around forks, at the end of a
-program, and with few descriptors. Each program runs without Ebb first. Under Ebb it must do the
-same on every device.
+It does so for any size, in threads that are cancelled or interrupted, around forks, and at the end
+of a program. Each program runs without Ebb first. Under Ebb it must do the same on every device.
 """
-import os
-import subprocess
-import unittest
-
-from launching import MIB, Launch, compile_c, main
-
-# Features that EBB_REFUSE refuses, to select each device. See test_launch_fallbacks.py.
-REFUSED = ("", "kernel", "move", "kernel,move", "uffd")
-HANG = 50  # seconds; on an idle machine none of these programs takes one
+from devices import REFUSED
+from launching import Launch, compile_c, main
 
 
 class Entries(Launch):
-    def both(self, *program, budget_mib=4, refused=REFUSED, code=0, before=(), quiet=True):
-        """`program` ends with `code` and the same output without Ebb and on every device."""
-        plain = self.run_command([*before, *program], timeout=HANG)
-        self.assertEqual(code, plain.returncode, plain.stderr)
-        for features in refused:
-            with self.subTest(refused=features):
-                try:
-                    result = self.run_command(
-                        [*before, *self.options("--budget", f"{budget_mib}M", "-q"), "--",
-                         *program], env={**self.env, "EBB_REFUSE": features}, timeout=HANG)
-                except subprocess.TimeoutExpired:
-                    self.fail("hangs")
-                self.assertEqual((plain.returncode, plain.stdout),
-                                 (result.returncode, result.stdout), result.stderr)
-                if quiet:
-                    self.assertEqual(plain.stderr, result.stderr)
-
     def test_sizes_and_alignments(self):
         self.both(compile_c("sizes", options=["-fno-builtin", "-ldl", "-w"]), budget_mib=64)
 
@@ -86,30 +61,6 @@ class Entries(Launch):
         library = compile_c("libatfork.so", of="atfork",
                             options=["-DLIBRARY", "-shared", "-fPIC"])
         self.both(compile_c("atfork", options=[library]))
-
-    def limited(self, limits, *arguments, **kwargs):
-        self.both(compile_c("limits"), *arguments, **kwargs,
-                  before=["bash", "-c", f'{limits}; exec "$@"', "bash"])
-
-    def test_few_descriptors(self):
-        """If the limit cannot be raised, Ebb's descriptors have the highest numbers."""
-        self.limited("ulimit -n 512", "descriptors", "500")
-        self.limited("ulimit -n 20", "descriptors", "10", refused=["", "uffd"])
-
-    def test_descriptors_as_without(self):
-        """If it can be raised, the program has as many descriptors as without Ebb."""
-        self.limited("ulimit -Sn 1024", "descriptors", refused=["", "uffd"])
-        self.limited("ulimit -Sn 512", "changed", refused=["", "uffd"])
-
-    def test_no_descriptors(self):
-        self.both(compile_c("limits"), "none", quiet=False)
-
-    def test_descriptors_closed_by_number(self):
-        self.both(compile_c("numbered"), budget_mib=6)
-
-    def test_short_files(self):
-        self.limited("ulimit -f 10", "files", quiet=False)
-        self.limited("ulimit -f 3000", "files", quiet=False)
 
 
 if __name__ == "__main__":

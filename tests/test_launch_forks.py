@@ -7,11 +7,11 @@ import json
 import os
 import signal
 
+from devices import sample
 from launching import Launch, compile_c, main
 
 # If a twentieth of the space were lost, 4.5 MB after ten forks would be 16 MB at the end.
 FORKS = 300
-DEVICES = ["", "kernel", "move", "move,kernel", "uffd"]
 
 
 class Forks(Launch):
@@ -49,25 +49,25 @@ class Forks(Launch):
         self.assertGreaterEqual(figures["peak_resident_bytes"], 15 << 18)
 
     def test_side_by_side(self):
-        for device in DEVICES:
+        for device in sample("beside"):
             with self.subTest(refuse=device):
                 self.forks("beside", "30", refuse=device)
 
     def test_within_one_another(self):
-        for device in DEVICES:
+        for device in sample("nested"):
             with self.subTest(refuse=device):
                 self.forks("nested", "30" if device == "" else "10", refuse=device)
 
     def test_while_others_allocate(self):
         """_Fork() and the bare system call leave libc's locks as they are, so Ebb must need none of
         them."""
-        for device in DEVICES:
+        for device in sample("churned"):
             with self.subTest(refuse=device):
                 self.forks("churned", refuse=device)
 
     def test_on_stacks_in_blocks(self):
         """The stack of the forking thread is a block. Most of its pages were never touched."""
-        for device in DEVICES:
+        for device in sample("on-block"):
             with self.subTest(refuse=device):
                 self.forks("on-block", "12", refuse=device)
 

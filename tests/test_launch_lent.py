@@ -6,9 +6,8 @@ All on every device.
 import json
 import os
 
+from devices import REFUSED, sample
 from launching import MIB, Launch, compile_c, main
-
-DEVICES = ["", "kernel", "move", "move,kernel", "uffd"]
 
 
 class Lent(Launch):
@@ -54,12 +53,12 @@ class Lent(Launch):
 
     def test_without_handlers(self):
         """_Fork(), clone() and the system calls."""
-        for device in DEVICES:
+        for device in sample("without-handlers"):
             with self.subTest(refuse=device):
                 self.forks("without-handlers", refuse=device)
 
     def test_pages_lent_to_a_pipe(self):
-        for device in DEVICES:
+        for device in sample("lent"):
             with self.subTest(refuse=device):
                 self.forks("lent", refuse=device)
 
@@ -67,7 +66,7 @@ class Lent(Launch):
         """Pages queued by MSG_ZEROCOPY are sent over 127.0.0.1 when the receiver reads."""
         if self.run_command([compile_c("forks"), "sent"]).returncode == 77:
             self.skipTest("skipped: needs MSG_ZEROCOPY")
-        for device in DEVICES:
+        for device in sample("sent"):
             with self.subTest(refuse=device):
                 self.forks("sent", refuse=device)
 
@@ -76,7 +75,7 @@ class Lent(Launch):
         says so."""
         plain = self.run_command([compile_c("forks"), "asynchronous"]).stdout.decode().split()
         self.assertEqual(plain[:-1], self.forks("asynchronous"))
-        for device in DEVICES[1:]:
+        for device in REFUSED[1:]:
             env = dict(self.env, EBB_REFUSE=device)
             result = self.run_ebb(compile_c("forks"), "asynchronous", options=["--budget", "4M"],
                                   env=env)

@@ -1,15 +1,16 @@
 #!/usr/bin/python3
 """A program changes the mappings of its own blocks, on every device.
 
-The effect must be the same as without Ebb. The program is tests/programs/mappings.c.
+The effect must be the same as without Ebb. The program is tests/programs/mappings.c. Each call is
+tried on three devices, and on all with EBB_TEST_WHOLE=1.
 """
+from devices import REFUSED, WHOLE, sample
 from launching import PYTHON, Launch, compile_c, main
 
-DEVICES = ("", "kernel", "move", "move,kernel", "uffd")
 TESTS = ("advice", "inline-advice", "dontneed", "protect", "numbered", "lock", "lock-all",
          "policy", "fork", "map-over", "move-out", "small")
-# Locking all fetches all, a page at a time. Two devices stand for the others.
-SLOW, SLOW_DEVICES = "lock-all", ("", "uffd")
+# Locking all fetches all, a page at a time. One device stands for the others.
+SLOW, SLOW_DEVICES = "lock-all", REFUSED if WHOLE else ("uffd",)
 
 
 class Mappings(Launch):
@@ -21,8 +22,9 @@ class Mappings(Launch):
 
     def test_every_call_on_every_device(self):
         program = compile_c("mappings")
-        for refused in DEVICES:
-            names = [name for name in TESTS if name != SLOW or refused in SLOW_DEVICES]
+        for refused in REFUSED:
+            names = [name for name in TESTS if refused in sample(name)
+                     and (name != SLOW or refused in SLOW_DEVICES)]
             with self.subTest(refused):
                 result = self.expect(refused, program, *names, budget="8M")
                 self.assertEqual(len(names), result.stdout.count(b": good\n"), result.stdout)
@@ -31,20 +33,20 @@ class Mappings(Launch):
         """Not on the device that uses mprotect() itself: there the kernel would make zeros
         readable."""
         program = compile_c("mappings")
-        for refused in DEVICES[:-1]:
+        for refused in REFUSED[:-1]:
             with self.subTest(refused):
                 self.expect(refused, program, "inline-protect", budget="8M")
 
     def test_nothing_comes_to_lie_in_a_hole_of_a_block(self):
         """If the system placed another mapping in the hole, it would be taken for a block."""
         program = compile_c("mappings")
-        for refused in DEVICES:
+        for refused in REFUSED:
             with self.subTest(refused):
                 self.expect(refused, program, "unmapped", budget="8M")
 
     def test_protected_in_the_middle_of_a_planned_block(self):
         program = compile_c("mappings")
-        for refused in DEVICES:
+        for refused in sample("repeated"):
             with self.subTest(refused):
                 self.expect(refused, program, "repeated", budget="28M")
 
@@ -52,13 +54,13 @@ class Mappings(Launch):
         """The kernel reads a lock's page when a thread sleeps on it. On some devices it cannot wait
         for pages."""
         program = compile_c("locks")
-        for refused in DEVICES:
+        for refused in sample("locks"):
             with self.subTest(refused):
                 self.expect(refused, program, budget="256K")
 
     def test_one_page_of_a_large_block(self):
         program = compile_c("mappings")
-        for refused in DEVICES:
+        for refused in sample("large"):
             with self.subTest(refused):
                 self.expect(refused, program, "large", budget="40M")
 
@@ -66,7 +68,7 @@ class Mappings(Launch):
         script = ("import numpy as np\n"
                   "a = [np.full(4 << 20, i, np.uint8) for i in range(20)]\n"
                   "assert all((x == i).all() for i, x in enumerate(a))\n")
-        for refused in DEVICES:
+        for refused in sample("numpy"):
             with self.subTest(refused):
                 self.expect(refused, PYTHON, "-c", script, budget="40M")
 
@@ -101,7 +103,7 @@ class Mappings(Launch):
                 printf("%d\\n", mapped > 0 && mapped == left_out);
                 return 0;
             }""")
-        for refused in DEVICES:
+        for refused in REFUSED:
             with self.subTest(refused):
                 self.assertEqual(b"1\n", self.expect(refused, program, budget="8M").stdout)
 

@@ -40,8 +40,11 @@ def no_space():
 
 
 class Reported(unittest.TestCase):
+    said = {}  # by command: what it printed, if that is all that it does
+
     @classmethod
     def setUpClass(cls):
+        cls.said.clear()
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.trace = cls.write("secret-name.csv", training())
@@ -61,7 +64,16 @@ class Reported(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
-    def run_ebb(self, *arguments, code=0, command="report", env=None, **more):
+    def run_ebb(self, *arguments, command="report", env=None, **more):
+        """A command that only prints runs once for all tests of a class."""
+        key = (command, *arguments, *sorted((env or {}).items()))
+        if more or "-o" in arguments:
+            return self.run_now(*arguments, command=command, env=env, **more)
+        if key not in self.said:
+            self.said[key] = self.run_now(*arguments, command=command, env=env)
+        return self.said[key]
+
+    def run_now(self, *arguments, code=0, command="report", env=None, **more):
         done = subprocess.run([EBB, command, *arguments, "--machine", self.machine],
                               capture_output=True, text=True, check=False, env=env or PLAIN,
                               encoding="utf-8", **more)
