@@ -178,7 +178,7 @@ def calls_upwards(root):
 ORDER = {
     "src/model": [
         "access_clock derive detect instances lost operations recurrence stages units",
-        "landmark parts steps stream",
+        "landmark parts steps stream twins",
         "build slots windows",
         "properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",

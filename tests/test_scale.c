@@ -126,6 +126,68 @@ static void small_blocks_vanish(void **state)
     ebb__model_fini(&scaled);
 }
 
+/* A header of a page does not grow with the batch. */
+static void headers_stay(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_step(8), scaled;
+    for (uint32_t i = 0; i < model.block_count; i++)
+        model.blocks[i].size_bytes += 4096;
+    assert_int_equal(ebb__model_derive(&model, NULL), EBB_OK);
+    size_vec sizes = run_of(3, 1);
+    for (size_t i = 0; i < sizes.count; i++)
+        sizes.items[i] += 4096;
+    assert_int_equal(ebb__model_scale(&model, sizes.items, sizes.count, &scaled), EBB_OK);
+    for (unsigned i = 0; i < LAYERS; i++)
+        assert_int_equal(scaled.blocks[1 + i].size_bytes, output_of(i, 3) + 4096);
+    ebb_vec_free(&sizes);
+    ebb__model_fini(&model);
+    ebb__model_fini(&scaled);
+}
+
+/* Inserts two sizes behind the `nth` output. */
+static void insert(size_vec *sizes, size_t nth, uint64_t first, uint64_t second)
+{
+    assert_true(ebb_vec_push(sizes, 0) && ebb_vec_push(sizes, 0));
+    size_t at = 9 + nth + 1;
+    for (size_t i = sizes->count; i-- > at + 2;)
+        sizes->items[i] = sizes->items[i - 2];
+    sizes->items[at] = first;
+    sizes->items[at + 1] = second;
+}
+
+/* Blocks that are managed with the larger batch only live as the ones before them. */
+static void large_blocks_appear(void **state)
+{
+    (void)state;
+    struct ebb_model model = make_step(8), wanted = make_step(12), scaled;
+    size_vec sizes = run_of(12, 1);
+    insert(&sizes, 11, 330 * KIB, 340 * KIB);
+    insert(&sizes, 5, 350 * KIB, 360 * KIB);
+    assert_int_equal(ebb__model_scale(&model, sizes.items, sizes.count, &scaled), EBB_OK);
+    assert_int_equal(scaled.block_count, model.block_count + 4);
+    static const uint64_t of[] = {6, 6, 12, 12}, kib[] = {350, 360, 330, 340};
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct ebb_model_block *twin = &scaled.blocks[model.block_count + i];
+        const struct ebb_model_block *like = &scaled.blocks[of[i]];
+        assert_int_equal(twin->size_bytes, kib[i] * KIB);
+        assert_int_equal(twin->alloc_tick, like->alloc_tick + 1 + i % 2);
+        assert_int_equal(twin->free_tick, like->free_tick + 1 + i % 2);
+        assert_int_equal(twin->span_ticks, like->span_ticks);
+        assert_int_equal(twin->access_count, like->access_count);
+    }
+    size_t at = 9;
+    for (uint32_t i = 0; i < scaled.tick_count; i++)
+        if (scaled.events[i].kind == EBB_EVENT_ALLOC)
+            assert_int_equal(scaled.blocks[scaled.events[i].block].size_bytes, sizes.items[at++]);
+    assert_int_equal(scaled.peak_bytes, wanted.peak_bytes + 1380 * KIB);
+    assert_int_equal(scaled.clock_count, model.clock_count + 8);
+    ebb_vec_free(&sizes);
+    ebb__model_fini(&model);
+    ebb__model_fini(&wanted);
+    ebb__model_fini(&scaled);
+}
+
 /* The same batch, another program, half of a step, nothing at all. */
 static void what_is_no_other_batch(void **state)
 {
@@ -153,8 +215,8 @@ static void what_is_no_other_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_batch),
-        cmocka_unit_test(small_blocks_vanish),
+        cmocka_unit_test(another_batch),          cmocka_unit_test(small_blocks_vanish),
+        cmocka_unit_test(headers_stay),           cmocka_unit_test(large_blocks_appear),
         cmocka_unit_test(what_is_no_other_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

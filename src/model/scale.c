@@ -3,6 +3,8 @@
  * which blocks are large enough to be managed, or in which order they are allocated. */
 #include "scale.h"
 
+#include "twins.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +13,9 @@ enum {
     MOST_CELLS = 1 << 24,  /* 64 MiB; 3000 allocations an iteration */
     LACKING_DIVISOR = 30,  /* of the model's allocations, such a part may find none */
     SCALED_DIVISOR = 10,   /* such a part is scaled at least: else it is the same batch */
-    ROUNDED_DIVISOR = 512, /* a scaled size may differ by such a part: it is rounded */
+    ROUNDED_DIVISOR = 512, /* a scaled size may differ by such a part: it is rounded, */
+    ROUNDED_BYTES = 4096,  /* and by a page: a header or a guard does not grow with the batch */
+    TWINS_DIVISOR = 4,     /* at most such a part of the model's allocations is added */
 };
 
 struct scaling {
@@ -22,6 +26,7 @@ struct scaling {
     uint64_t *sorted;
     size_t count;
     double ratio;
+    size_t *at; /* of each of the model's allocations: the one of the new run, plus one; 0: none */
 };
 
 static uint64_t size_of(const struct scaling *scaling, size_t alloc)
@@ -32,7 +37,7 @@ static uint64_t size_of(const struct scaling *scaling, size_t alloc)
 static bool is_scaled(uint64_t from, uint64_t to, double ratio)
 {
     double wanted = (double)from * ratio, off = (double)to - wanted;
-    return (off < 0 ? -off : off) <= wanted / ROUNDED_DIVISOR;
+    return (off < 0 ? -off : off) <= wanted / ROUNDED_DIVISOR + ROUNDED_BYTES;
 }
 
 static bool agrees(const struct scaling *scaling, uint64_t from, uint64_t to)
@@ -70,7 +75,8 @@ static uint64_t explained_bytes(const struct scaling *scaling, double ratio)
         size_t same = place_of(scaling, size);
         if (same < scaling->count && scaling->sorted[same] == size)
             continue;
-        uint64_t most = (uint64_t)((double)size * ratio * (1 + 1.0 / ROUNDED_DIVISOR));
+        uint64_t most =
+            (uint64_t)((double)size * ratio * (1 + 1.0 / ROUNDED_DIVISOR)) + ROUNDED_BYTES;
         size_t at = place_of(scaling, most);
         if (at < scaling->count && is_scaled(size, scaling->sorted[at], ratio))
             bytes += size;
@@ -109,9 +115,8 @@ static bool find_ratio(struct scaling *scaling, uint64_t *scratch)
     return best > 0;
 }
 
-/* Finds for each allocation of the model one of the new run: to[i], or 0. Returns how many have
- * one. */
-static size_t align(const struct scaling *scaling, uint32_t *longest, uint64_t *to)
+/* Finds for each allocation of the model one of the new run. Returns how many have one. */
+static size_t align(const struct scaling *scaling, uint32_t *longest)
 {
     size_t width = scaling->count + 1, found = 0;
     memset(longest, 0, (scaling->allocs + 1) * width * sizeof *longest);
@@ -123,10 +128,10 @@ static size_t align(const struct scaling *scaling, uint32_t *longest, uint64_t *
                                      : down > right ? down
                                                     : right;
         }
-    memset(to, 0, scaling->allocs * sizeof *to);
+    memset(scaling->at, 0, scaling->allocs * sizeof *scaling->at);
     for (size_t i = 0, j = 0; i < scaling->allocs && j < scaling->count;) {
         if (agrees(scaling, size_of(scaling, i), scaling->sizes[j])) {
-            to[i++] = scaling->sizes[j++];
+            scaling->at[i++] = ++j;
             found++;
         } else if (longest[(i + 1) * width + j] >= longest[i * width + j + 1]) {
             i++;
@@ -215,8 +220,68 @@ static bool remove_lacking(struct ebb_model *model, const uint8_t *lacking)
     return good;
 }
 
-static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
-                            struct ebb_model *scaled)
+/* True if a block of this size was too small to be managed in the run that the model is of. */
+static bool was_small(const struct scaling *scaling, uint64_t size)
+{
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < scaling->allocs; i++)
+        least = size_of(scaling, i) < least ? size_of(scaling, i) : least;
+    return scaling->ratio > 1 && (double)size < (double)least * scaling->ratio;
+}
+
+/* The index behind those small allocations that follow the last one that was found. None counts if
+ * others come before the next iteration. */
+static size_t end_of_last(const struct scaling *scaling, size_t last)
+{
+    for (size_t j = last; j < scaling->count; j++) {
+        if (agrees(scaling, size_of(scaling, 0), scaling->sizes[j]))
+            return j;
+        if (!was_small(scaling, scaling->sizes[j]))
+            break;
+    }
+    return last;
+}
+
+/* The allocations of the new run between those that were found, and behind the last one. Returns
+ * their number, 0 if they are too many. */
+static size_t list_twins(const struct scaling *scaling, struct ebb_model_twin *twins, size_t most)
+{
+    size_t listed = 0, last = 0; /* index in the new run, plus one */
+    uint32_t of = EBB_TICK_NONE;
+    for (size_t i = 0; i <= scaling->allocs; i++) {
+        bool is_end = i == scaling->allocs;
+        if (!is_end && !scaling->at[i])
+            continue;
+        size_t next = is_end ? end_of_last(scaling, last) : scaling->at[i] - 1;
+        for (size_t j = last; of != EBB_TICK_NONE && j < next; j++) {
+            if (!was_small(scaling, scaling->sizes[j]))
+                continue;
+            if (listed == most)
+                return 0;
+            twins[listed++] = (struct ebb_model_twin){of, scaling->sizes[j]};
+        }
+        if (!is_end) {
+            of = scaling->blocks[i];
+            last = scaling->at[i];
+        }
+    }
+    return listed;
+}
+
+/* Blocks that are large enough to be managed with this batch only. */
+static enum ebb_status add_twins(const struct scaling *scaling, struct ebb_model *scaled)
+{
+    size_t most = scaling->allocs / TWINS_DIVISOR;
+    struct ebb_model_twin *twins = calloc(most + 1, sizeof *twins);
+    if (!twins)
+        return EBB_ERR_MEMORY;
+    size_t count = list_twins(scaling, twins, most);
+    enum ebb_status status = count ? ebb__model_add_twins(scaled, twins, count) : EBB_OK;
+    free(twins);
+    return status;
+}
+
+static enum ebb_status make(const struct scaling *scaling, struct ebb_model *scaled)
 {
     const struct ebb_model *model = scaling->model;
     struct ebb_model made = {
@@ -234,7 +299,7 @@ static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
     if (model->mark_count)
         made.marks = copy_of(model->marks, model->mark_count * sizeof *model->marks);
     made.mark_count = model->mark_count;
-    uint8_t *lacking = calloc(model->block_count + 1u, 1);
+    uint8_t *lacking = calloc(model->block_count + scaling->allocs + 1u, 1); /* none of the twins */
     if (!made.events || !made.time_ns || !made.blocks || !made.accesses || !lacking ||
         (made.mark_count && !made.marks)) {
         free(lacking);
@@ -244,11 +309,13 @@ static enum ebb_status make(const struct scaling *scaling, const uint64_t *to,
     for (uint32_t i = 0; i <= made.tick_count; i++)
         made.time_ns[i] = (uint64_t)((double)model->time_ns[i] * scaling->ratio);
     for (size_t i = 0; i < scaling->allocs; i++) {
-        made.blocks[scaling->blocks[i]].size_bytes = to[i];
-        lacking[scaling->blocks[i]] = to[i] == 0;
+        lacking[scaling->blocks[i]] = !scaling->at[i];
+        if (scaling->at[i])
+            made.blocks[scaling->blocks[i]].size_bytes = scaling->sizes[scaling->at[i] - 1];
     }
-    enum ebb_status status =
-        remove_lacking(&made, lacking) ? ebb__model_derive(&made, NULL) : EBB_ERR_MEMORY;
+    enum ebb_status status = add_twins(scaling, &made);
+    if (!status)
+        status = remove_lacking(&made, lacking) ? ebb__model_derive(&made, NULL) : EBB_ERR_MEMORY;
     free(lacking);
     if (status)
         ebb__model_fini(&made);
@@ -273,30 +340,32 @@ enum ebb_status ebb__model_scale(const struct ebb_model *model, const uint64_t *
     struct scaling scaling = {.model = model, .sizes = sizes, .count = count};
     scaling.blocks = calloc(model->tick_count + 1u, sizeof *scaling.blocks);
     scaling.sorted = copy_of(sizes, count * sizeof *sizes);
-    uint64_t *to = calloc(model->tick_count + 1u, sizeof *to);
+    scaling.at = calloc(model->tick_count + 1u, sizeof *scaling.at);
+    uint64_t *scratch = calloc(model->tick_count + 1u, sizeof *scratch);
     uint32_t *longest = NULL;
     enum ebb_status status =
-        scaling.blocks && scaling.sorted && to ? EBB_INFEASIBLE : EBB_ERR_MEMORY;
+        scaling.blocks && scaling.sorted && scaling.at && scratch ? EBB_INFEASIBLE : EBB_ERR_MEMORY;
     if (status != EBB_INFEASIBLE || !list_allocs(&scaling) || count < scaling.allocs ||
         count + 1 > MOST_CELLS / (scaling.allocs + 1))
         goto out;
     qsort(scaling.sorted, count, sizeof *scaling.sorted, by_size);
-    if (!find_ratio(&scaling, to))
+    if (!find_ratio(&scaling, scratch))
         goto out;
     longest = malloc((scaling.allocs + 1) * (count + 1) * sizeof *longest);
     if (!longest) {
         status = EBB_ERR_MEMORY;
         goto out;
     }
-    size_t found = align(&scaling, longest, to), same = 0;
+    size_t found = align(&scaling, longest), same = 0;
     for (size_t i = 0; i < scaling.allocs; i++)
-        same += to[i] == size_of(&scaling, i);
+        same += scaling.at[i] && sizes[scaling.at[i] - 1] == size_of(&scaling, i);
     if ((scaling.allocs - found) * LACKING_DIVISOR <= scaling.allocs &&
         (scaling.allocs - same) * SCALED_DIVISOR > scaling.allocs)
-        status = make(&scaling, to, scaled);
+        status = make(&scaling, scaled);
 out:
     free(longest);
-    free(to);
+    free(scratch);
+    free(scaling.at);
     free(scaling.sorted);
     free(scaling.blocks);
     return status;

@@ -13,6 +13,7 @@
  *   sizes   of the newest allocations, in order, `count` of them: of an iteration at least
  *   scaled  out; release with ebb__model_fini(). Persistent blocks and parts keep their sizes. It
  *           lacks the blocks that the new run does not allocate: they are too small to be managed.
+ *           Those that only the new run allocates live as the blocks allocated before them.
  *           Times are those of `model` times the ratio.
  * EBB_INFEASIBLE if the sizes do not tell one ratio, or agree with too few allocations. It may be
  * another program, or the iteration is not over. EBB_ERR_MEMORY. O(allocations of the
