@@ -151,14 +151,14 @@ class PlanCache(launching.Launch):
         self.arguments = long
         self.become(4 << 20)
         self.run_once()
-        for block, runs in (("6M", 2), ("3M", 1)):
+        for block, runs in (("6M", 2), ("3M", 1), ("5M", 1)):
             self.arguments = [*long, "--block", block]
             self.become(4 << 20)
             for _ in range(runs):
                 other = self.run_once()
                 self.assertEqual("used", other["plan_cache"])
                 self.assertLessEqual(other["planned_from_iteration"], 6)
-        self.assertEqual(3, len(self.profiles()))
+        self.assertEqual(4, len(self.profiles()))
 
     def test_ended_early(self):
         """What is killed after it was planned has left a profile."""
