@@ -32,7 +32,7 @@ static struct ebb_detector *made(void)
 
 static bool push(struct ebb_detector *detector, uint64_t symbol, uint64_t live)
 {
-    assert_int_equal(ebb__detector_push(detector, symbol, 0, live), EBB_OK);
+    assert_int_equal(ebb__detector_push(detector, symbol, false, live), EBB_OK);
     return ebb__detector_current(detector).found;
 }
 
@@ -124,7 +124,7 @@ static void test_queue_that_fills(void **state)
             for (size_t i = 0; i < 48; i++, pushed++) {
                 uint64_t height = (i < 24 ? i + 1 : 48 - i) * layer, bytes = (layer << 20) + i * 64;
                 uint64_t live = weights + queue + (height << 20);
-                assert_int_equal(ebb__detector_push(detector, bytes, bytes, live), EBB_OK);
+                assert_int_equal(ebb__detector_push(detector, bytes, true, live), EBB_OK);
                 if (!found_at && ebb__detector_current(detector).found)
                     found_at = pushed + 1;
             }
@@ -339,10 +339,42 @@ static void test_random_programs(void **state)
     }
 }
 
+/* Hashes of ranges against the polynomial, added up symbol by symbol: also of lengths around those
+ * at which a table of powers ends. */
+static void test_hash_of_any_range(void **state)
+{
+    (void)state;
+    enum { SYMBOLS = 3 * EBB_ROLLING_STEP + 5 };
+    struct ebb_rolling rolling = {0};
+    static uint64_t symbols[SYMBOLS];
+    for (size_t i = 0; i < SYMBOLS; i++) {
+        symbols[i] = random_next();
+        assert_true(ebb__rolling_push(&rolling, symbols[i]));
+    }
+    static const size_t lengths[] = {1,
+                                     2,
+                                     EBB_ROLLING_STEP - 1,
+                                     EBB_ROLLING_STEP,
+                                     EBB_ROLLING_STEP + 1,
+                                     2 * EBB_ROLLING_STEP,
+                                     3 * EBB_ROLLING_STEP + 4};
+    for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++)
+        for (size_t first = 0; first + lengths[l] <= SYMBOLS; first += 97) {
+            uint64_t hash = 0;
+            for (size_t i = first; i < first + lengths[l]; i++)
+                hash = (ebb__rolling_multiply(hash, EBB_ROLLING_BASE) +
+                        ebb__hash_mix(symbols[i]) % EBB_ROLLING_PRIME) %
+                       EBB_ROLLING_PRIME;
+            assert_int_equal(ebb__rolling_range(&rolling, first, first + lengths[l]), hash);
+        }
+    ebb__rolling_fini(&rolling);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_at_once),
+        cmocka_unit_test(test_hash_of_any_range),
         cmocka_unit_test(test_inner_repetition_is_not_announced),
         cmocka_unit_test(test_queue_that_fills),
         cmocka_unit_test(test_period_around_long_stretches),

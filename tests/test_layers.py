@@ -177,8 +177,8 @@ def calls_upwards(root):
 # not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
-        "access_clock derive detect instances lost operations recurrence stages units",
-        "landmark parts steps stream twins",
+        "access_clock derive detect lost operations recurrence serials stages units",
+        "instances landmark parts steps stream twins",
         "build slots windows",
         "properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",

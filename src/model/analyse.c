@@ -231,7 +231,7 @@ static size_t choose_window(const struct ebb_stream *stream, const windows_vec *
     return choice;
 }
 
-static enum ebb_status describe(const struct ebb_stream *stream, const struct choice *choice,
+static enum ebb_status describe(struct ebb_stream *stream, const struct choice *choice,
                                 struct ebb_analysis *out, struct ebb_error *error)
 {
     const struct ebb_repetition *chosen = &choice->repetition;
@@ -275,6 +275,7 @@ static enum ebb_status describe(const struct ebb_stream *stream, const struct ch
     out->has_model = true;
     out->has_accesses = out->model.has_accesses;
     out->period_events = out->model.tick_count;
+    ebb__stream_forget_symbols(stream);
     return ebb__properties_measure(stream, windows->items, windows->count, own, &out->model,
                                    &out->properties);
 }
@@ -292,6 +293,7 @@ enum ebb_status ebb__analyse(struct ebb_event_span trace, struct ebb_analysis *a
         return ebb__fail(error, EBB_ERR_MEMORY, "trace", "no memory to analyse it");
     status = detect(&stream, trace, &choice, error);
     made.detect_ns = ebb__now_ns() - begin;
+    ebb__stream_settle(&stream);
     if (!status)
         status = describe(&stream, &choice, &made, error);
     ebb_vec_free(&choice.windows);

@@ -34,15 +34,15 @@ bool ebb__model_is_tick(const struct ebb_event *event)
  * event. */
 static bool resolve(const struct builder *b, const struct ebb_event *event, struct entry *entry)
 {
-    uint64_t index;
-    if (!ebb__map_get(&b->serials, event->block, &index))
+    size_t index;
+    if (!ebb__serials_get(&b->serials, event->block, &index))
         return false;
     const struct instance *instance = &b->instances.items[index];
-    if (instance->is_outlier || instance->block == EBB_TICK_NONE)
+    if (instance->block == EBB_TICK_NONE)
         return false;
     entry->block = instance->block;
     entry->wraps = instance->wraps;
-    if (event->kind == EBB_EVENT_ACCESS || instance->alloc_rank == NO_INDEX)
+    if (event->kind == EBB_EVENT_ACCESS || instance->alloc_event == NO_INDEX)
         return true;
     /* Only ALLOC and FREE of a template block, and only the chosen FREE. */
     if (instance->block >= b->periodics.count)
@@ -95,11 +95,9 @@ static enum ebb_status collect_entries(struct builder *b)
     if (synthetic.count)
         qsort(synthetic.items, synthetic.count, sizeof *synthetic.items, by_place);
     size_t next = 0;
-    uint64_t begin = b->trace.events[b->first].time_ns;
     for (size_t i = b->first; i < b->last; i++) {
         const struct ebb_event *event = &b->trace.events[i];
-        struct entry entry = {
-            .event = i, .block = EBB_TICK_NONE, .time_ns = event->time_ns - begin};
+        struct entry entry = {.event = (uint32_t)i, .block = EBB_TICK_NONE};
         bool has_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
                          event->kind == EBB_EVENT_ACCESS;
         if (ebb__model_is_tick(event) && (!has_block || resolve(b, event, &entry)) &&
@@ -107,10 +105,10 @@ static enum ebb_status collect_entries(struct builder *b)
             goto done;
         for (; next < synthetic.count && synthetic.items[next]->place == i; next++) {
             const struct periodic *p = synthetic.items[next];
-            struct entry made = {.event = NO_INDEX,
+            struct entry made = {.event = (uint32_t)i,
                                  .block = b->instances.items[p->instance].block,
                                  .wraps = p->wraps,
-                                 .time_ns = event->time_ns - begin};
+                                 .synthetic = true};
             if (!ebb_vec_push(&b->entries, made))
                 goto done;
         }
@@ -151,7 +149,7 @@ static enum ebb_status set_lifetimes(struct builder *b)
         const struct entry *entry = &b->entries.items[tick];
         if (entry->block == EBB_TICK_NONE)
             continue;
-        if (entry->event == NO_INDEX || b->trace.events[entry->event].kind == EBB_EVENT_FREE)
+        if (entry->synthetic || b->trace.events[entry->event].kind == EBB_EVENT_FREE)
             blocks[entry->block].free_tick = tick;
         else if (b->trace.events[entry->event].kind == EBB_EVENT_ALLOC)
             blocks[entry->block].alloc_tick = tick;
@@ -206,12 +204,13 @@ static bool position_of(const struct builder *b, const struct entry *entry, size
 static bool write_events(struct builder *b, struct ebb_model *model, struct placed *placed,
                          size_t *placed_count)
 {
+    uint64_t begin = b->trace.events[b->first].time_ns;
     for (size_t tick = 0; tick < b->entries.count; tick++) {
         const struct entry *entry = &b->entries.items[tick];
         struct ebb_model_event *out = &model->events[tick];
         out->block = entry->block;
-        model->time_ns[tick] = entry->time_ns;
-        if (entry->event == NO_INDEX) {
+        model->time_ns[tick] = b->trace.events[entry->event].time_ns - begin;
+        if (entry->synthetic) {
             out->kind = EBB_EVENT_FREE;
         } else {
             const struct ebb_event *event = &b->trace.events[entry->event];
@@ -279,13 +278,22 @@ static bool write_accesses(struct builder *b, struct ebb_model *model, struct pl
     return true;
 }
 
+static size_t count_accesses(const struct builder *b)
+{
+    size_t accesses = 0;
+    for (size_t i = 0; i < b->entries.count; i++)
+        accesses += !b->entries.items[i].synthetic &&
+                    b->trace.events[b->entries.items[i].event].kind == EBB_EVENT_ACCESS;
+    return accesses;
+}
+
 static enum ebb_status fill_model(struct builder *b, struct ebb_model *model)
 {
     size_t ticks = b->entries.count, count = 0;
     model->tick_count = (uint32_t)ticks;
     model->events = calloc(ticks, sizeof *model->events);
     model->time_ns = calloc(ticks + 1, sizeof *model->time_ns);
-    struct placed *placed = malloc((ticks + 1) * sizeof *placed);
+    struct placed *placed = malloc((count_accesses(b) + 1) * sizeof *placed);
     bool ok = model->events && model->time_ns && placed && write_events(b, model, placed, &count) &&
               write_accesses(b, model, placed, count) && write_marks(b, model);
     free(placed);
@@ -331,6 +339,7 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
             ebb__fail(error, EBB_ERR_ARGUMENT, "iteration", "it holds no event of the program");
     if (!status)
         status = set_lifetimes(&b);
+    ebb__instances_fini(&b); /* as large as the trace, and the model needs room */
     if (!status)
         status = fill_model(&b, &made);
     if (!status && made.has_accesses && is_without_clock(&b, &made))
@@ -343,10 +352,6 @@ enum ebb_status ebb__model_build(struct ebb_event_span trace, size_t first, size
         status = ebb__model_derive(&made, error);
     if (status == EBB_ERR_MEMORY)
         status = ebb__fail(error, EBB_ERR_MEMORY, "iteration", "no memory for its model");
-    ebb_vec_free(&b.instances);
-    ebb__map_fini(&b.serials);
-    ebb_vec_free(&b.allocs);
-    ebb_vec_free(&b.periodics);
     ebb_vec_free(&b.blocks);
     ebb_vec_free(&b.entries);
     free(b.units);

@@ -11,12 +11,14 @@
  * period at which the load repeats are tried. Grams of the repetition in force are not entered in
  * the tables: their last position follows from the period.
  *
- * Cost: O(1) expected per symbol, O(log n) for a new candidate; about 60 bytes a symbol.
+ * Cost: O(1) expected per symbol, O(log n) for a new candidate. 25 bytes a symbol, and 12 to 24
+ * more while nothing repeats.
  * Fails on streams of varying order (several threads), and on sequences whose grams recur within a
  * period at every scale. */
 #include "detect.h"
 
 #include "seen.h"
+#include "sums.h"
 
 #include "base/tuning.h"
 
@@ -46,7 +48,7 @@ struct ebb_detector {
     struct ebb_rolling rolling;
     EBB_VEC(uint64_t) symbols;
     EBB_VEC(uint64_t) live;
-    EBB_VEC(uint64_t) allocated; /* bytes allocated since the start */
+    struct ebb_sums allocated; /* of the symbols, if these are bytes; else empty */
     uint64_t peak;
     /* Candidates: symbols [begins[i], now) equal those periods[i] earlier. The first SMALL_PERIODS
      * are permanent. */
@@ -87,12 +89,20 @@ void ebb__detector_destroy(struct ebb_detector *detector)
     ebb__rolling_fini(&detector->rolling);
     ebb_vec_free(&detector->symbols);
     ebb_vec_free(&detector->live);
-    ebb_vec_free(&detector->allocated);
     ebb_vec_free(&detector->stretches);
-    for (size_t i = 0; i < LEVEL_COUNT; i++)
-        free(detector->grams[i].slots);
-    free(detector->loads.slots);
+    ebb__detector_settle(detector);
     free(detector);
+}
+
+void ebb__detector_settle(struct ebb_detector *detector)
+{
+    for (size_t i = 0; i < LEVEL_COUNT; i++) {
+        free(detector->grams[i].slots);
+        detector->grams[i] = (struct ebb_seen){0};
+    }
+    free(detector->loads.slots);
+    detector->loads = (struct ebb_seen){0};
+    ebb_vec_free(&detector->allocated.kept);
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -113,8 +123,10 @@ static size_t sample_offset(size_t sample, size_t period)
  * own swing. */
 static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
 {
-    size_t newest = d->live.count - 1;
-    uint64_t limit = (d->allocated.items[newest] - d->allocated.items[newest - period]) /
+    const uint64_t *symbols = d->symbols.items;
+    size_t count = d->symbols.count;
+    uint64_t limit = (ebb__sums_first(&d->allocated, symbols, count) -
+                      ebb__sums_first(&d->allocated, symbols, count - period)) /
                      ebb__tuning()->load_growth_divisor;
     limit = limit < d->peak / 32 ? limit : d->peak / 32;
     limit = limit > d->peak / 100 ? limit : d->peak / 100;
@@ -392,23 +404,19 @@ void ebb__detector_announce_early(struct ebb_detector *detector, size_t least_pe
 enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols)
 {
     return ebb_vec_reserve(&detector->rolling.prefix, symbols) &&
-                   ebb_vec_reserve(&detector->rolling.power, symbols) &&
                    ebb_vec_reserve(&detector->symbols, symbols) &&
-                   ebb_vec_reserve(&detector->live, symbols) &&
-                   ebb_vec_reserve(&detector->allocated, symbols)
+                   ebb_vec_reserve(&detector->live, symbols)
                ? EBB_OK
                : EBB_ERR_MEMORY;
 }
 
-enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
-                                   uint64_t allocated_bytes, uint64_t live_bytes)
+enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol, bool allocates,
+                                   uint64_t live_bytes)
 {
     size_t count = detector->symbols.count;
-    if (count)
-        allocated_bytes += detector->allocated.items[count - 1];
-    if (count == UINT32_MAX - 1 || !ebb_vec_push(&detector->allocated, allocated_bytes) ||
-        !ebb__rolling_push(&detector->rolling, symbol) ||
-        !ebb_vec_push(&detector->symbols, symbol) || !ebb_vec_push(&detector->live, live_bytes))
+    if (count == UINT32_MAX - 1 || !ebb__rolling_push(&detector->rolling, symbol) ||
+        !ebb_vec_push(&detector->symbols, symbol) || !ebb_vec_push(&detector->live, live_bytes) ||
+        (allocates && !ebb__sums_follow(&detector->allocated, detector->symbols.items, count + 1)))
         return EBB_ERR_MEMORY;
     if (live_bytes > detector->peak)
         detector->peak = live_bytes;

@@ -35,14 +35,17 @@ void ebb__detector_destroy(struct ebb_detector *detector);
 void ebb__detector_announce_early(struct ebb_detector *detector, size_t least_period,
                                   size_t divisor);
 
+/* Frees what only a push needs, which is most of the memory. No push is allowed afterwards. */
+void ebb__detector_settle(struct ebb_detector *detector);
+
 /* Reserves memory for this total number of symbols, if it is known: pushing is then faster. */
 EBB_NODISCARD enum ebb_status ebb__detector_reserve(struct ebb_detector *detector, size_t symbols);
 
-/* Pushes the next symbol. `allocated_bytes` is what it allocates (0: nothing, or unknown),
- * `live_bytes` the live load just after it. After EBB_ERR_MEMORY the detector is unusable; 2^32 - 2
- * symbols give this error, too. */
+/* Pushes the next symbol. `allocates`: it is the number of bytes that it allocates, which all
+ * symbols of a detector are, or none. `live_bytes` is the live load just after it. After
+ * EBB_ERR_MEMORY the detector is unusable; 2^32 - 2 symbols give this error, too. */
 EBB_NODISCARD enum ebb_status ebb__detector_push(struct ebb_detector *detector, uint64_t symbol,
-                                                 uint64_t allocated_bytes, uint64_t live_bytes);
+                                                 bool allocates, uint64_t live_bytes);
 
 /* The repetition in force at the newest symbol (found == false: none, or it broke). */
 struct ebb_detection ebb__detector_current(const struct ebb_detector *detector);

@@ -20,34 +20,32 @@ enum ebb_status ebb__instances_collect(struct builder *b)
         if (event->kind != EBB_EVENT_ALLOC && event->kind != EBB_EVENT_FREE &&
             event->kind != EBB_EVENT_ACCESS)
             continue;
-        uint64_t index;
-        bool known = ebb__map_get(&b->serials, event->block, &index);
+        size_t index;
+        bool known = ebb__serials_get(&b->serials, event->block, &index);
         if (!known) {
             struct instance made = {
                 .serial = event->block,
                 .size_bytes = event->size_bytes,
                 .alloc_event = NO_INDEX,
                 .free_event = NO_INDEX,
-                .alloc_rank = NO_INDEX,
                 .block = EBB_TICK_NONE,
             };
             index = b->instances.count;
             if (!ebb_vec_push(&b->instances, made) ||
-                !ebb__map_put(&b->serials, event->block, index))
+                !ebb__serials_put(&b->serials, event->block, index))
                 return EBB_ERR_MEMORY;
         }
         struct instance *instance = &b->instances.items[index];
         if (event->kind == EBB_EVENT_ALLOC) {
             if (known)
                 return bad_event(b, i, "is allocated after it has been seen");
-            instance->alloc_event = i;
-            instance->alloc_rank = b->allocs.count;
-            if (!ebb_vec_push(&b->allocs, (size_t)index))
+            instance->alloc_event = (uint32_t)i;
+            if (!ebb_vec_push(&b->allocs, (uint32_t)index))
                 return EBB_ERR_MEMORY;
         } else if (event->kind == EBB_EVENT_FREE) {
             if (instance->free_event != NO_INDEX)
                 return bad_event(b, i, "is freed twice");
-            instance->free_event = i;
+            instance->free_event = (uint32_t)i;
             if (instance->alloc_event == NO_INDEX && event->size_bytes > instance->size_bytes)
                 instance->size_bytes = event->size_bytes;
         } else {
@@ -106,12 +104,12 @@ static void place_synthetic(struct builder *b, struct periodic *p, size_t event)
         ahead % n + 1 < n
             ? b->instances.items[b->allocs.items[b->first_rank + ahead % n + 1]].alloc_event
             : b->last;
-    p->place = place < next ? place : next - 1;
+    p->place = (uint32_t)(place < next ? place : next - 1);
     p->wraps = (uint32_t)(ahead / n);
     p->synthetic = true;
-    p->free_event = event;
+    p->free_event = (uint32_t)event;
     if (p->wraps == 0) /* just behind the window: it is inserted at the window's end */
-        p->place = b->last - 1;
+        p->place = (uint32_t)b->last - 1;
 }
 
 /* True if a neighbouring iteration allocates the block, too. */
@@ -130,16 +128,16 @@ static bool is_repeated(const struct builder *b, size_t k)
 static void place_before_alloc(struct builder *b, size_t k)
 {
     struct periodic *p = &b->periodics.items[k];
-    size_t alloc_event = b->instances.items[p->instance].alloc_event;
+    uint32_t alloc_event = b->instances.items[p->instance].alloc_event;
     uint32_t live = 0;
     const struct instance *before;
     while ((before = earlier_instance(b, k, live + 1)) && before->free_event == NO_INDEX)
         live++;
     bool first = alloc_event == b->first;
-    p->place = first ? b->last - 1 : alloc_event - 1;
+    p->place = first ? (uint32_t)b->last - 1 : alloc_event - 1;
     p->wraps = first ? live : live + 1;
     p->synthetic = true;
-    p->free_event = b->trace.count; /* behind all other events */
+    p->free_event = (uint32_t)b->trace.count; /* behind all other events */
 }
 
 /* Finds where the template block of window rank `k` is freed. */
@@ -182,7 +180,7 @@ static bool ends_in_time(const struct builder *b, const struct instance *instanc
     size_t rank = b->allocs.count;
     if (instance->free_event != NO_INDEX)
         rank = allocs_before(b, instance->free_event);
-    return rank <= instance->alloc_rank + (wraps + 2) * b->periodics.count;
+    return rank <= allocs_before(b, instance->alloc_event) + (wraps + 2) * b->periodics.count;
 }
 
 static bool add_block(struct builder *b, const struct instance *instance, uint32_t *index)
@@ -206,7 +204,7 @@ static bool list_periodics(struct builder *b)
         first_rank++;
     b->first_rank = first_rank;
     for (size_t rank = first_rank; rank < b->allocs.count; rank++) {
-        size_t instance = b->allocs.items[rank];
+        uint32_t instance = b->allocs.items[rank];
         if (b->instances.items[instance].alloc_event >= b->last)
             break;
         struct periodic made = {.instance = instance};
@@ -243,10 +241,8 @@ static bool keep_persistent(struct builder *b)
             continue;
         bool ended = instance->free_event != NO_INDEX && instance->free_event < b->first;
         bool begun = instance->alloc_event == NO_INDEX || instance->alloc_event < b->first;
-        if (ended || !begun || in_window(b, instance->free_event)) {
-            instance->is_outlier = true;
+        if (ended || !begun || in_window(b, instance->free_event))
             continue;
-        }
         if (!add_block(b, instance, &instance->block))
             return false;
     }
@@ -268,4 +264,12 @@ enum ebb_status ebb__instances_match(struct builder *b)
         tie_earlier(b, k);
     }
     return keep_persistent(b) ? EBB_OK : EBB_ERR_MEMORY;
+}
+
+void ebb__instances_fini(struct builder *b)
+{
+    ebb_vec_free(&b->instances);
+    ebb__serials_fini(&b->serials);
+    ebb_vec_free(&b->allocs);
+    ebb_vec_free(&b->periodics);
 }

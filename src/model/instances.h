@@ -5,38 +5,38 @@
 
 #include "model/model.h"
 
-#include "base/map.h"
 #include "base/vec.h"
+#include "model/serials.h"
 
-#define NO_INDEX SIZE_MAX
+/* Indices of events and blocks have 32 bits, as there is one for each block of the trace. */
+#define NO_INDEX UINT32_MAX
 
 /* What the whole trace says about one block. */
 struct instance {
     uint64_t serial;
     uint64_t size_bytes;
-    size_t alloc_event; /* NO_INDEX: older than the trace */
-    size_t free_event;  /* NO_INDEX: not freed in the trace */
-    size_t alloc_rank;  /* number of ALLOCs before its own; NO_INDEX: older than the trace */
-    uint32_t block;     /* template block; EBB_TICK_NONE: none yet */
-    uint32_t wraps;     /* age in iterations, relative to the template block's own instance */
-    bool is_outlier;    /* not part of the repetition */
+    uint32_t alloc_event; /* NO_INDEX: older than the trace */
+    uint32_t free_event;  /* NO_INDEX: not freed in the trace */
+    uint32_t
+        block; /* template block; EBB_TICK_NONE: none yet, or it is not part of the repetition */
+    uint32_t wraps; /* age in iterations, relative to the template block's own instance */
 };
 
 /* A template block that is allocated in the window. */
 struct periodic {
-    size_t instance;   /* index of the instance allocated in the window */
-    size_t free_event; /* of any instance; NO_INDEX: none known */
-    uint32_t wraps;    /* iterations from the ALLOC's to the FREE's */
-    bool synthetic;    /* the window has no FREE of it: one is inserted behind event `place` */
-    size_t place;
+    uint32_t instance;   /* index of the instance allocated in the window */
+    uint32_t free_event; /* of any instance; NO_INDEX: none known */
+    uint32_t wraps;      /* iterations from the ALLOC's to the FREE's */
+    uint32_t place;
+    bool synthetic; /* the window has no FREE of it: one is inserted behind event `place` */
 };
 
 /* An event that goes into the model. */
 struct entry {
-    size_t event; /* in the trace; NO_INDEX for the FREE of a synthetic entry */
+    uint32_t event; /* in the trace; of a synthetic FREE: the event before it */
     uint32_t block;
     uint32_t wraps;
-    uint64_t time_ns; /* since the window's start */
+    bool synthetic; /* a FREE that the window does not have */
 };
 
 struct builder {
@@ -44,9 +44,9 @@ struct builder {
     size_t first, last; /* the window */
     uint64_t duration_ns;
     EBB_VEC(struct instance) instances;
-    struct ebb_map serials; /* serial -> index into instances */
-    EBB_VEC(size_t) allocs; /* by rank: index into instances */
-    size_t first_rank;      /* rank of the window's first ALLOC */
+    struct ebb_serials serials; /* index into instances */
+    EBB_VEC(uint32_t) allocs;   /* by rank: index into instances */
+    size_t first_rank;          /* rank of the window's first ALLOC */
     EBB_VEC(struct periodic)
     periodics; /* the window's ALLOCs in order; later, dropped ones are
                                            marked */
@@ -61,5 +61,7 @@ EBB_NODISCARD enum ebb_status ebb__instances_collect(struct builder *b);
 /* Assigns every instance that is live in the window to a template block, or excludes it.
  * EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__instances_match(struct builder *b);
+/* Frees what entries and lifetimes were made of. */
+void ebb__instances_fini(struct builder *b);
 
 #endif

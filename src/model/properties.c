@@ -34,7 +34,7 @@ static struct view view_of(const struct ebb_stream *stream, const struct ebb_win
 static size_t life_of(const struct ebb_stream *stream, size_t rank)
 {
     const struct ebb_stream_alloc *alloc = &stream->allocs.items[rank];
-    return alloc->free_event == SIZE_MAX
+    return alloc->free_event == EBB_NOT_FREED
                ? SIZE_MAX
                : ebb__stream_allocs_before(stream, alloc->free_event) - rank;
 }

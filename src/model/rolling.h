@@ -1,7 +1,7 @@
 /* Prefix hashes of a growing sequence: the hash of any range of it in O(1).
  *
  * The hash is a polynomial over the Mersenne prime 2^61 - 1, after a mixer has spread the symbols.
- * Two ranges count as equal if their hashes are equal. About one in 2^61 comparisons is wrong. 16
+ * Two ranges count as equal if their hashes are equal. About one in 2^61 comparisons is wrong. 8
  * bytes a symbol. Not thread-safe. */
 #ifndef EBB_MODEL_ROLLING_H
 #define EBB_MODEL_ROLLING_H
@@ -11,10 +11,13 @@
 #define EBB_ROLLING_PRIME (((uint64_t)1 << 61) - 1)
 #define EBB_ROLLING_BASE UINT64_C(0x0b4c9d2f7a31e685) /* any number below the prime */
 
-/* A zeroed struct is the empty sequence. */
+#define EBB_ROLLING_STEP 1024 /* arbitrary: it keeps both tables of powers small */
+
+/* A zeroed struct is the empty sequence. The power of any length is the product of two entries. */
 struct ebb_rolling {
     EBB_VEC(uint64_t) prefix; /* [i]: hash of symbols [0, i] */
-    EBB_VEC(uint64_t) power;  /* [i]: base to the power i + 1 */
+    EBB_VEC(uint64_t) near;   /* [i]: base to the power i, i < EBB_ROLLING_STEP */
+    EBB_VEC(uint64_t) far;    /* [i]: base to the power i * EBB_ROLLING_STEP */
 };
 
 /* Spreads the bits of a value (splitmix64's finaliser). */
@@ -34,22 +37,44 @@ static inline uint64_t ebb__rolling_multiply(uint64_t a, uint64_t b)
     return sum >= EBB_ROLLING_PRIME ? sum - EBB_ROLLING_PRIME : sum;
 }
 
+/* Adds the next power to `far`; the first time it makes all of `near`, too. Returns false if out of
+ * memory. */
+static inline bool ebb__rolling_grow_powers(struct ebb_rolling *rolling)
+{
+    uint64_t power = 1;
+    while (rolling->near.count < EBB_ROLLING_STEP) {
+        if (!ebb_vec_push(&rolling->near, power))
+            return false;
+        power = ebb__rolling_multiply(power, EBB_ROLLING_BASE);
+    }
+    if (rolling->far.count == 0)
+        return ebb_vec_push(&rolling->far, 1);
+    power = ebb__rolling_multiply(rolling->near.items[EBB_ROLLING_STEP - 1], EBB_ROLLING_BASE);
+    uint64_t last = rolling->far.items[rolling->far.count - 1];
+    return ebb_vec_push(&rolling->far, ebb__rolling_multiply(last, power));
+}
+
+/* The base to the power `length`, which is at most the number of symbols. */
+static inline uint64_t ebb__rolling_power(const struct ebb_rolling *rolling, size_t length)
+{
+    uint64_t near = rolling->near.items[length % EBB_ROLLING_STEP];
+    return length < EBB_ROLLING_STEP
+               ? near
+               : ebb__rolling_multiply(near, rolling->far.items[length / EBB_ROLLING_STEP]);
+}
+
 /* Appends a symbol; returns false if out of memory (sequence unchanged). */
 static inline bool ebb__rolling_push(struct ebb_rolling *rolling, uint64_t symbol)
 {
     size_t count = rolling->prefix.count;
     uint64_t before = count ? rolling->prefix.items[count - 1] : 0;
-    uint64_t power = count ? rolling->power.items[count - 1] : 1;
     uint64_t hash =
         ebb__rolling_multiply(before, EBB_ROLLING_BASE) + ebb__hash_mix(symbol) % EBB_ROLLING_PRIME;
     if (hash >= EBB_ROLLING_PRIME)
         hash -= EBB_ROLLING_PRIME;
-    if (!ebb_vec_reserve(&rolling->prefix, count + 1) ||
-        !ebb_vec_reserve(&rolling->power, count + 1))
-        return false;
-    rolling->prefix.items[rolling->prefix.count++] = hash;
-    rolling->power.items[rolling->power.count++] = ebb__rolling_multiply(power, EBB_ROLLING_BASE);
-    return true;
+    return ((count + 1) / EBB_ROLLING_STEP < rolling->far.count ||
+            ebb__rolling_grow_powers(rolling)) &&
+           ebb_vec_push(&rolling->prefix, hash);
 }
 
 static inline size_t ebb__rolling_count(const struct ebb_rolling *rolling)
@@ -65,7 +90,7 @@ static inline uint64_t ebb__rolling_range(const struct ebb_rolling *rolling, siz
     if (first == 0)
         return whole;
     uint64_t head = ebb__rolling_multiply(rolling->prefix.items[first - 1],
-                                          rolling->power.items[last - first - 1]);
+                                          ebb__rolling_power(rolling, last - first));
     return whole >= head ? whole - head : whole + EBB_ROLLING_PRIME - head;
 }
 
@@ -105,7 +130,8 @@ static inline size_t ebb__rolling_common_ahead(const struct ebb_rolling *rolling
 static inline void ebb__rolling_fini(struct ebb_rolling *rolling)
 {
     ebb_vec_free(&rolling->prefix);
-    ebb_vec_free(&rolling->power);
+    ebb_vec_free(&rolling->near);
+    ebb_vec_free(&rolling->far);
 }
 
 #endif

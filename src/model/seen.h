@@ -1,6 +1,6 @@
-/* A table of the last position of each hash: open addressing, half of the slots free. An entry is
- * found by 32 bits of the hash, so the caller must verify a match. Inline, because the detector
- * looks up every symbol. */
+/* A table of the last position of each hash: open addressing, a third of the slots or more free. An
+ * entry is found by 32 bits of the hash, so the caller must verify a match. Inline, because the
+ * detector looks up every symbol. */
 #ifndef EBB_MODEL_SEEN_H
 #define EBB_MODEL_SEEN_H
 
@@ -32,7 +32,7 @@ static inline struct ebb_seen_slot *ebb__seen_slot(const struct ebb_seen *table,
 
 static inline bool ebb__seen_grow(struct ebb_seen *table)
 {
-    struct ebb_seen bigger = {.capacity = table->capacity ? table->capacity * 4 : EBB_SEEN_SMALLEST,
+    struct ebb_seen bigger = {.capacity = table->capacity ? table->capacity * 2 : EBB_SEEN_SMALLEST,
                               .count = table->count};
     bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
     if (!bigger.slots)
@@ -49,7 +49,7 @@ static inline bool ebb__seen_grow(struct ebb_seen *table)
 static inline bool ebb__seen_meet(struct ebb_seen *table, uint64_t hash, size_t index,
                                   size_t *before)
 {
-    if (table->count * 2 >= table->capacity && !ebb__seen_grow(table))
+    if (table->count * 3 >= table->capacity * 2 && !ebb__seen_grow(table))
         return false;
     struct ebb_seen_slot *slot = ebb__seen_slot(table, (uint32_t)hash);
     *before = slot->place ? (size_t)slot->place - 1 : SIZE_MAX;

@@ -20,16 +20,22 @@ enum ebb_status ebb__stream_init(struct ebb_stream *stream)
     return EBB_OK;
 }
 
-void ebb__stream_fini(struct ebb_stream *stream)
+void ebb__stream_forget_symbols(struct ebb_stream *stream)
 {
-    ebb_vec_free(&stream->kept);
     for (size_t kind = 0; kind < EBB_SYMBOL_KIND_COUNT; kind++) {
         ebb_vec_free(&stream->symbols[kind].events);
         ebb__detector_destroy(stream->symbols[kind].detector);
+        stream->symbols[kind].detector = NULL;
+        stream->symbols[kind].rolling = NULL;
     }
+}
+
+void ebb__stream_fini(struct ebb_stream *stream)
+{
+    ebb_vec_free(&stream->kept);
+    ebb__stream_forget_symbols(stream);
     ebb_vec_free(&stream->allocs);
-    ebb_vec_free(&stream->serials.dense);
-    ebb__map_fini(&stream->serials.sparse);
+    ebb__serials_fini(&stream->serials);
     ebb_vec_free(&stream->traced);
     ebb_vec_free(&stream->planned);
     ebb_vec_free(&stream->waits);
@@ -37,37 +43,9 @@ void ebb__stream_fini(struct ebb_stream *stream)
     memset(stream, 0, sizeof *stream);
 }
 
-/* Serials up to this many times the number of blocks are looked up in an array. */
-enum { DENSE_SHARE = 8, DENSE_ALWAYS = 1024 };
-
-static bool put_serial(struct ebb_stream *stream, uint64_t serial, size_t alloc)
-{
-    struct ebb_serials *serials = &stream->serials;
-    if (serial >= serials->dense.count) {
-        if (serial >= DENSE_ALWAYS + DENSE_SHARE * (uint64_t)alloc)
-            return ebb__map_put(&serials->sparse, serial, alloc);
-        size_t count = serials->dense.count, wanted = (size_t)serial + 1;
-        if (!ebb_vec_reserve(&serials->dense, wanted))
-            return false;
-        memset(serials->dense.items + count, 0, (wanted - count) * sizeof *serials->dense.items);
-        serials->dense.count = wanted;
-    }
-    serials->dense.items[serial] = alloc + 1;
-    return true;
-}
-
 bool ebb__stream_find(const struct ebb_stream *stream, uint64_t serial, size_t *alloc)
 {
-    const struct ebb_serials *serials = &stream->serials;
-    if (serial < serials->dense.count && serials->dense.items[serial]) {
-        *alloc = serials->dense.items[serial] - 1;
-        return true;
-    }
-    uint64_t index;
-    if (serials->sparse.count == 0 || !ebb__map_get(&serials->sparse, serial, &index))
-        return false;
-    *alloc = (size_t)index;
-    return true;
+    return ebb__serials_get(&stream->serials, serial, alloc);
 }
 
 size_t ebb__stream_event_of(const struct ebb_stream *stream, enum ebb_symbol_kind kind,
@@ -135,12 +113,11 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
                                    size_t index, uint64_t symbol, uint64_t live_bytes)
 {
     struct ebb_symbols *symbols = &stream->symbols[kind];
-    if (!ebb_vec_push(&symbols->events, index))
+    if (!ebb_vec_push(&symbols->events, (uint32_t)index))
         return EBB_ERR_MEMORY;
     if (symbols->detector) {
-        uint64_t allocated_bytes = kind == EBB_SYMBOL_ALLOC ? symbol : 0;
         enum ebb_status status =
-            ebb__detector_push(symbols->detector, symbol, allocated_bytes, live_bytes);
+            ebb__detector_push(symbols->detector, symbol, kind == EBB_SYMBOL_ALLOC, live_bytes);
         if (status)
             return status;
         follow_detector(stream, kind);
@@ -259,10 +236,13 @@ static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event 
     size_t index = stream->events.count - 1, alloc = stream->allocs.count;
     if (!is_possible(stream, event))
         return EBB_ERR_FORMAT;
+    if (index >= EBB_STREAM_EVENTS)
+        return EBB_ERR_MEMORY;
     switch (event->kind) {
     case EBB_EVENT_ALLOC:
-        if (!put_serial(stream, event->block, alloc) ||
-            !ebb_vec_push(&stream->allocs, ((struct ebb_stream_alloc){index, SIZE_MAX})))
+        if (!ebb__serials_put(&stream->serials, event->block, alloc) ||
+            !ebb_vec_push(&stream->allocs,
+                          ((struct ebb_stream_alloc){(uint32_t)index, EBB_NOT_FREED})))
             return EBB_ERR_MEMORY;
         stream->live_bytes += event->size_bytes;
         if (stream->live_bytes > stream->peak_bytes)
@@ -270,8 +250,8 @@ static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event 
         return push_symbol(stream, EBB_SYMBOL_ALLOC, index, event->size_bytes, stream->live_bytes);
     case EBB_EVENT_FREE:
         if (ebb__stream_find(stream, event->block, &alloc) &&
-            stream->allocs.items[alloc].free_event == SIZE_MAX)
-            stream->allocs.items[alloc].free_event = index;
+            stream->allocs.items[alloc].free_event == EBB_NOT_FREED)
+            stream->allocs.items[alloc].free_event = (uint32_t)index;
         stream->live_bytes -= freed_bytes(stream, index, stream->live_bytes);
         return EBB_OK;
     case EBB_EVENT_ACCESS:
@@ -307,6 +287,8 @@ enum { ROOM_LIMIT = 1 << 16 }; /* allocations, a limit: more are processed in pi
 
 /* The set of serials that occurred: one bit each if not far above the number of events, otherwise
  * in a map. */
+enum { MET_SHARE = 8, MET_ALWAYS = 1024 };
+
 struct met {
     uint64_t *bits;
     uint64_t bit_count;
@@ -329,7 +311,7 @@ static inline bool meet_serial(struct met *met, uint64_t serial, bool *before)
 /* Blocks that the trace uses without an allocation are older than the trace. */
 static enum ebb_status take_existing(struct ebb_stream *stream, struct ebb_event_span trace)
 {
-    struct met met = {.bit_count = DENSE_ALWAYS + DENSE_SHARE * (uint64_t)trace.count};
+    struct met met = {.bit_count = MET_ALWAYS + MET_SHARE * (uint64_t)trace.count};
     met.bits = calloc((size_t)(met.bit_count / 64 + 1), sizeof *met.bits);
     bool ok = met.bits != NULL, lost = false;
     enum ebb_status status = EBB_OK;
@@ -402,6 +384,12 @@ enum ebb_status ebb__stream_take_accesses(struct ebb_stream *stream)
             status = push_symbol(stream, EBB_SYMBOL_ACCESS, i, access_symbol(event), live_bytes);
     }
     return status;
+}
+
+void ebb__stream_settle(struct ebb_stream *stream)
+{
+    for (size_t kind = 0; kind < EBB_SYMBOL_MARK; kind++)
+        ebb__detector_settle(stream->symbols[kind].detector);
 }
 
 size_t ebb__stream_allocs_before(const struct ebb_stream *stream, size_t event)

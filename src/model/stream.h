@@ -9,11 +9,11 @@
 #ifndef EBB_MODEL_STREAM_H
 #define EBB_MODEL_STREAM_H
 
-#include "base/map.h"
 #include "base/vec.h"
 #include "model/detect.h"
 #include "model/model.h"
 #include "model/rolling.h"
+#include "model/serials.h"
 
 enum ebb_symbol_kind {
     EBB_SYMBOL_ALLOC,
@@ -32,7 +32,7 @@ struct ebb_repetition {
 };
 
 struct ebb_symbols {
-    EBB_VEC(size_t) events;            /* the event of each symbol */
+    EBB_VEC(uint32_t) events;          /* the event of each symbol */
     struct ebb_detector *detector;     /* holds the symbols; NULL for marks */
     const struct ebb_rolling *rolling; /* the detector's */
 };
@@ -47,16 +47,13 @@ struct ebb_wait {
     uint64_t observed_ns; /* of it: the cost of observation */
 };
 
-struct ebb_stream_alloc {
-    size_t event;
-    size_t free_event; /* event of its FREE; SIZE_MAX: not yet freed */
-};
+/* Indices of events are below it: they are kept in 32 bits, as there is one for each symbol. */
+#define EBB_STREAM_EVENTS UINT32_MAX
+#define EBB_NOT_FREED UINT32_MAX
 
-/* A map from serials of blocks to indices into allocs. Serials usually count from 1. Those not far
- * above the number of blocks are in an array, the others in a map. */
-struct ebb_serials {
-    EBB_VEC(size_t) dense; /* [serial]: index + 1; 0: none */
-    struct ebb_map sparse;
+struct ebb_stream_alloc {
+    uint32_t event;
+    uint32_t free_event; /* event of its FREE; EBB_NOT_FREED: not yet */
 };
 
 enum { EBB_STREAM_BEST = 8 }; /* number of repetitions remembered: a limit */
@@ -70,7 +67,7 @@ struct ebb_stream {
     bool lent;
     struct ebb_symbols symbols[EBB_SYMBOL_KIND_COUNT];
     EBB_VEC(struct ebb_stream_alloc) allocs;
-    struct ebb_serials serials; /* of all allocated blocks */
+    struct ebb_serials serials; /* of all allocated blocks: index into allocs */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;
     EBB_VEC(struct ebb_wait) waits;
@@ -95,10 +92,15 @@ void ebb__stream_fini(struct ebb_stream *stream);
 EBB_NODISCARD enum ebb_status ebb__stream_take(struct ebb_stream *stream,
                                                struct ebb_event_span trace);
 EBB_NODISCARD enum ebb_status ebb__stream_take_accesses(struct ebb_stream *stream);
+/* Frees what only the search for repetitions needs, which is much of the memory. No events may be
+ * added afterwards. */
+void ebb__stream_settle(struct ebb_stream *stream);
+/* Frees all symbols. The events and the lifetimes of blocks remain. */
+void ebb__stream_forget_symbols(struct ebb_stream *stream);
 
 /* Appends an event; a time below the previous one is raised to it. EBB_ERR_FORMAT if no program can
- * have such an event (block 0, or a size, sum or time beyond all machines); EBB_ERR_MEMORY. After
- * either error only fini is allowed. */
+ * have such an event (block 0, or a size, sum or time beyond all machines). EBB_ERR_MEMORY, also
+ * from EBB_STREAM_EVENTS events on. After either error only fini is allowed. */
 EBB_NODISCARD enum ebb_status ebb__stream_push(struct ebb_stream *stream,
                                                const struct ebb_event *event);
 

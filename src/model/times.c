@@ -104,7 +104,7 @@ static bool clock_time(const struct ebb_stream *stream, const struct ebb_model *
 /* Lists the events of a window that are ticks, by index. Returns false if their number is not
  * `ticks`. */
 static bool ticks_of_window(const struct ebb_stream *stream, const struct ebb_window *window,
-                            size_t ticks, size_t *indices)
+                            size_t ticks, uint32_t *indices)
 {
     size_t count = 0;
     for (size_t i = window->first; i < window->last; i++) {
@@ -112,14 +112,14 @@ static bool ticks_of_window(const struct ebb_stream *stream, const struct ebb_wi
             continue;
         if (count == ticks)
             return false;
-        indices[count++] = i;
+        indices[count++] = (uint32_t)i;
     }
-    indices[ticks] = window->last;
+    indices[ticks] = (uint32_t)window->last;
     return count == ticks;
 }
 
 /* True if the ticks are exactly the events `own`. */
-static bool is_made_of(const struct ebb_stream *stream, const size_t *own,
+static bool is_made_of(const struct ebb_stream *stream, const uint32_t *own,
                        const struct ebb_model *model)
 {
     const struct ebb_event *events = stream->events.items;
@@ -129,7 +129,7 @@ static bool is_made_of(const struct ebb_stream *stream, const size_t *own,
     return true;
 }
 
-static bool agree(const struct ebb_stream *stream, const size_t *left, const size_t *right,
+static bool agree(const struct ebb_stream *stream, const uint32_t *left, const uint32_t *right,
                   size_t ticks)
 {
     for (size_t i = 0; i < ticks; i++) {
@@ -145,10 +145,10 @@ static bool agree(const struct ebb_stream *stream, const size_t *left, const siz
  * its ticks, by event, with the window's end behind them. Returns their number, at most
  * TIMING_LIMIT; `indices` has space for one more. */
 static size_t alike_windows(const struct ebb_stream *stream, const struct ebb_template *template,
-                            const size_t *own, size_t ticks, size_t *indices)
+                            const uint32_t *own, size_t ticks, uint32_t *indices)
 {
     size_t count = 0, symbol = 0, each = ticks + 1;
-    size_t *candidate = &indices[TIMING_LIMIT * each];
+    uint32_t *candidate = &indices[TIMING_LIMIT * each];
     struct ebb_window window;
     while (ebb__stream_next_window(stream, template, &symbol, &window))
         if (!ebb__stream_has_lost(stream, &window) && !ebb__stream_touches_plan(stream, &window) &&
@@ -168,8 +168,8 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
                                     bool *done)
 {
     size_t ticks = model->tick_count, each = ticks + 1;
-    size_t *indices = malloc((TIMING_LIMIT + 2) * each * sizeof *indices);
-    size_t *own_indices = &indices[(TIMING_LIMIT + 1) * each];
+    uint32_t *indices = malloc((TIMING_LIMIT + 2) * each * sizeof *indices);
+    uint32_t *own_indices = &indices[(TIMING_LIMIT + 1) * each];
     if (!indices)
         return EBB_ERR_MEMORY;
     size_t count = 0;
@@ -180,7 +180,7 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     for (size_t i = 1; *done && i <= ticks; i++) {
         size_t known = 0;
         for (size_t k = 0; k < count; k++) {
-            const size_t *at = &indices[k * each + i];
+            const uint32_t *at = &indices[k * each + i];
             if (*at < stream->events.count)
                 samples[known++] = work_ns(stream, at[-1], at[0]);
         }

@@ -213,7 +213,7 @@ size_t ebb__watch_live(const struct ebb_watch *watch, struct ebb_watch_block *bl
     size_t count = 0;
     for (size_t i = 0; i < stream->allocs.count; i++) {
         const struct ebb_event *event = &stream->events.items[stream->allocs.items[i].event];
-        if (stream->allocs.items[i].free_event != SIZE_MAX)
+        if (stream->allocs.items[i].free_event != EBB_NOT_FREED)
             continue;
         if (count < most)
             blocks[count] = (struct ebb_watch_block){event->block, event->size_bytes};
@@ -236,7 +236,7 @@ bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t
     const struct ebb_stream *stream = &watch->stream;
     size_t found;
     if (!ebb__stream_find(stream, serial, &found) ||
-        stream->allocs.items[found].free_event != SIZE_MAX)
+        stream->allocs.items[found].free_event != EBB_NOT_FREED)
         return false;
     *size_bytes = stream->events.items[stream->allocs.items[found].event].size_bytes;
     return true;

@@ -61,7 +61,7 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
     const struct ebb_repetition *current = &stream->current[EBB_SYMBOL_ALLOC];
     if (!watch->held || !ebb__watch_is_composed(watch, current))
         return false;
-    const size_t *events = stream->symbols[EBB_SYMBOL_ALLOC].events.items;
+    const uint32_t *events = stream->symbols[EBB_SYMBOL_ALLOC].events.items;
     const struct ebb_event *all = stream->events.items;
     size_t period = watch->template.period_symbols, last = current->last_symbol - 1;
     /* A period from one held iteration to the same one in the next period. It has whole phrases. */
