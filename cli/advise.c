@@ -87,7 +87,7 @@ int ebb__cmd_advise(int argc, char **argv)
     ebb__progress_end();
     if (!status && !inputs->items[0].run.need_count) {
         status = ebb__fail(&error, EBB_ERR_UNSUPPORTED, argv[optind],
-                           "no forecast can be made: it has no accesses, or too many events");
+                           "no forecast can be made: it has no accesses");
         ebb__error_set_remedy(&error, "record it with accesses: ebb record -o FILE -- CMD");
     }
     if (!status) {

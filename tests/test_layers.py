@@ -180,7 +180,7 @@ ORDER = {
         "access_clock derive detect lost operations recurrence serials stages units",
         "instances landmark parts steps stream twins",
         "build slots windows",
-        "properties scale splice times unordered watch_iterations watch_phrases",
+        "coarse properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",
         "analyse watch",
     ],

@@ -2,11 +2,13 @@
 
 #include "base/geometry.h"
 #include "base/size.h"
+#include "model/coarse.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define LARGEST_TICKS 150000 /* measured: above it, plans take longer than a reader waits */
+#define COARSE_TICKS 4000    /* measured: a forecast and a frontier then take five seconds */
 #define FIRST_PERCENT 30     /* of the frontier's budgets, in steps of ten */
 
 static void forget(struct ebb_report_figures *figures)
@@ -53,8 +55,8 @@ static void take_summary(struct ebb_report_run *run)
 static struct ebb_plan_terms terms_of(const struct ebb_report_run *run,
                                       const struct ebb_machine *machine)
 {
-    struct ebb_plan_terms terms =
-        ebb__plan_terms(ebb__plan_policy("ebb"), &run->source.analysis->model, machine, 0);
+    const struct ebb_model *model = run->is_coarse ? &run->coarse : &run->source.analysis->model;
+    struct ebb_plan_terms terms = ebb__plan_terms(ebb__plan_policy("ebb"), model, machine, 0);
     terms.page_bytes = run->source.page_bytes;
     return terms;
 }
@@ -123,6 +125,7 @@ static enum ebb_status refuse(const struct ebb_planned *planned, uint64_t budget
 static enum ebb_status make_plan(struct ebb_report_run *run, struct ebb_error *error)
 {
     struct ebb_plan_terms terms = terms_of(run, &run->source.machines[0]);
+    terms.model = &run->source.analysis->model;
     terms.budget_bytes = budget_of(run);
     if (ebb__forecast_is_coarse(terms.model))
         terms.policy = ebb__plan_policy("fifo");
@@ -163,25 +166,38 @@ static enum ebb_status draw(struct ebb_report_run *run, enum ebb_report_depth de
                   : ebb__address_map_init(model, planned, &run->timeline, &run->map, error);
 }
 
+/* A forecast makes many plans, so that of a large iteration is one of its coarse model. */
+static enum ebb_status forecast(struct ebb_report_run *run, struct ebb_error *error)
+{
+    const struct ebb_model *model = &run->source.analysis->model;
+    if (model->tick_count > LARGEST_TICKS) {
+        enum ebb_status status = ebb__model_coarsen(model, COARSE_TICKS, &run->coarse, error);
+        if (status)
+            return status;
+        run->is_coarse = true;
+    }
+    return find_needs(run, error);
+}
+
 static enum ebb_status gather(struct ebb_report_run *run, enum ebb_report_depth depth,
                               struct ebb_error *error)
 {
     const struct ebb_model *model = &run->source.analysis->model;
-    bool is_large = model->tick_count > LARGEST_TICKS && !run->source.budget_bytes;
     enum ebb_status status = EBB_OK;
     run->has_model = true;
     if (run->predicted.unlimited_bytes == EBB_REPORT_UNKNOWN)
         run->predicted.unlimited_bytes = model->peak_bytes;
     if (run->predicted.unlimited_ns == EBB_REPORT_UNKNOWN)
         run->predicted.unlimited_ns = ebb__model_iteration_ns(model);
-    bool is_planned = run->source.analysis->has_accesses && run->source.machine_count && !is_large;
-    if (is_planned)
-        status = find_needs(run, error);
+    bool has_forecast = run->source.analysis->has_accesses && run->source.machine_count;
+    if (has_forecast)
+        status = forecast(run, error);
     if (status || depth == EBB_REPORT_NEEDS)
         return status;
-    if (is_planned)
+    bool is_budget_given = run->source.budget_bytes || run->source.budget_fraction > 0;
+    if (has_forecast && (!run->is_coarse || is_budget_given))
         status = make_plan(run, error);
-    if (!status && is_planned)
+    if (!status && has_forecast)
         status = find_frontier(run, error);
     return status ? status : draw(run, depth, error);
 }
@@ -207,6 +223,8 @@ void ebb__report_fini(struct ebb_report_run *run)
 {
     if (run->has_plan)
         ebb__planned_fini(&run->planned);
+    if (run->is_coarse)
+        ebb__model_fini(&run->coarse);
     ebb__timeline_fini(&run->timeline);
     ebb__curve_fini(&run->curve);
     ebb__block_table_fini(&run->blocks);

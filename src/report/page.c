@@ -46,10 +46,8 @@ static void put_forecast(FILE *out, const struct ebb_report_run *run)
     fputs("<section class='card forecast'><h2>What it needs <em>predicted</em></h2>\n", out);
     if (!run->need_count) {
         fprintf(out, "<p class='note'>No forecast: %s.</p></section>\n",
-                !run->has_model                      ? "a summary alone does not tell the accesses"
-                : run->source.analysis->has_accesses ? "the iteration has too many events to plan "
-                                                       "it here; try <code>ebb plan</code>"
-                                                     : "the trace has no accesses");
+                run->has_model ? "the trace has no accesses"
+                               : "a summary alone does not tell the accesses");
         return;
     }
     fprintf(out,
@@ -67,6 +65,12 @@ static void put_forecast(FILE *out, const struct ebb_report_run *run)
         fputs("</tr>\n", out);
     }
     fputs("</tbody></table></div>\n", out);
+    if (run->is_coarse)
+        fprintf(out,
+                "<p class='note'>The iteration has %u events, so the forecast plans its blocks in "
+                "groups, which is less exact. The page shows no plan; for one, give <code>ebb "
+                "report --budget B</code>.</p>\n",
+                run->source.analysis->model.tick_count);
     if (ebb__report_sentence(run, sentence, sizeof sentence)) {
         fputs("<p>Type next:</p><pre class='next'><code>", out);
         ebb__escape_html(out, sentence);

@@ -83,6 +83,8 @@ struct ebb_report_run {
     struct ebb_report_source source;
     struct ebb_report_figures predicted, measured;
     bool has_model, has_plan, has_summary;
+    bool is_coarse;          /* the forecast and the frontier are those of `coarse` */
+    struct ebb_model coarse; /* of a large iteration, see model/coarse.h */
     struct ebb_report_needs needs[EBB_REPORT_MACHINES];
     uint32_t need_count;
     struct ebb_report_point points[EBB_REPORT_POINTS];
@@ -102,7 +104,8 @@ enum ebb_report_depth {
     EBB_REPORT_ALL,
 };
 
-/* Plans, simulates and reduces. A trace without accesses gets no forecast and no plan. On EBB_OK
+/* Plans, simulates and reduces. A trace without accesses gets no forecast and no plan. A large
+ * iteration gets a forecast of its coarse model, and a plan only if a budget is given. On EBB_OK
  * release with ebb__report_fini(). EBB_INFEASIBLE: the budget given is too small; the remedy names
  * the smallest. EBB_ERR_MEMORY, and errors of planners. *run must not be moved. */
 EBB_NODISCARD enum ebb_status ebb__report_gather(const struct ebb_report_source *source,

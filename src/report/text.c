@@ -27,9 +27,7 @@ void ebb__report_text_needs(const struct ebb_report_run *run, FILE *out)
     char sentence[LINE_COLUMNS - sizeof "next:"];
     if (!run->need_count) {
         fprintf(out, "forecast     none: %s\n",
-                !run->has_model                      ? "there is no trace"
-                : run->source.analysis->has_accesses ? "the iteration is too large to plan"
-                                                     : "the trace has no accesses");
+                run->has_model ? "the trace has no accesses" : "there is no trace");
         return;
     }
     fprintf(out, "without a budget: ");
@@ -49,6 +47,12 @@ void ebb__report_text_needs(const struct ebb_report_run *run, FILE *out)
                 (double)needs->points[EBB_NEED_LEAST].iteration_ns / (double)needs->whole_ns);
     }
     fputs("\nslowdown: with the smallest budget\n", out);
+    if (run->is_coarse)
+        fprintf(
+            out,
+            "large: %u events an iteration, so the forecast plans blocks in groups, less exactly.\n"
+            "       'ebb report --budget B' plans each block.\n",
+            run->source.analysis->model.tick_count);
     if (ebb__report_sentence(run, sentence, sizeof sentence)) {
         fputs("next: ", out);
         ebb__escape_terminal(out, sentence);
