@@ -1,12 +1,17 @@
 /* Random programs on the CUDA engine with the fake driver: one child for each seed.
  *
- *     fuzz_cuda [--seeds N] [--first S] [--jobs J] [--show]
+ *     fuzz_cuda [--seeds N] [--first S] [--jobs J] [--backing NAME] [--show]
  *
  * A seed gives the program, its threads and streams, the budget, and the schedule of the fake. The
  * child fails if a byte differs from a serial run, or if the driver would have refused a call. It
  * also fails if the device ever has more bytes than the budget, and if it hangs. */
 #include "base/tuning.h"
 #include "cuda_program.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+enum { MOST_JOBS = 64 };
 
 struct run {
     uint64_t seed;
@@ -15,6 +20,15 @@ struct run {
     enum ebb_cuda_backing_kind backing;
     bool show;
     char report[64], marker[64]; /* files: of the fake, and one that goes if a work is too large */
+};
+
+struct options {
+    uint64_t seeds, first, jobs;
+    enum ebb_cuda_backing_kind backing;
+    bool show;
+    struct {
+        _Atomic uint64_t taken, failed;
+    } * shared; /* by all jobs */
 };
 
 static const char *const backings[EBB_CUDA_BACKING_COUNT] = {
@@ -112,47 +126,95 @@ static bool find_backing(const char *name, enum ebb_cuda_backing_kind *backing)
     return false;
 }
 
-int main(int argc, char **argv)
+static int run_seed(uint64_t seed, const struct options *options)
 {
-    uint64_t seeds = 20, first = 1;
-    bool show = false;
-    enum ebb_cuda_backing_kind backing = EBB_CUDA_MANAGED;
-    unsigned failed = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--show"))
-            show = true;
-        else if (i + 1 < argc && !strcmp(argv[i], "--seeds"))
-            seeds = strtoull(argv[++i], NULL, 10);
-        else if (i + 1 < argc && !strcmp(argv[i], "--first"))
-            first = strtoull(argv[++i], NULL, 10);
-        else if (i + 1 < argc && !strcmp(argv[i], "--backing") &&
-                 find_backing(argv[i + 1], &backing))
-            i++;
-        else
-            return fprintf(stderr,
-                           "usage: fuzz_cuda [--seeds N] [--first S] [--backing NAME] [--show]\n"),
-                   2;
+    struct run run = run_of(seed, options->backing);
+    run.show = options->show;
+    snprintf(run.report, sizeof run.report, "/tmp/fuzz_cuda.%d.json", getpid());
+    snprintf(run.marker, sizeof run.marker, "/tmp/fuzz_cuda.%d.fits", getpid());
+    FILE *marker = fopen(run.marker, "w");
+    RIG_MUST(marker && fclose(marker) == 0);
+    int status = rig_child(NULL, body, &run, 60);
+    if (status == 0 && !is_local(&run)) {
+        fprintf(stderr, "fuzz_cuda: announced bytes were not on the device\n");
+        status = 1;
     }
-    for (uint64_t seed = first; seed < first + seeds; seed++) {
-        struct run run = run_of(seed, backing);
-        run.show = show;
-        snprintf(run.report, sizeof run.report, "/tmp/fuzz_cuda.%d.json", getpid());
-        snprintf(run.marker, sizeof run.marker, "/tmp/fuzz_cuda.%d.fits", getpid());
-        FILE *marker = fopen(run.marker, "w");
-        RIG_MUST(marker && fclose(marker) == 0);
-        int status = rig_child(NULL, body, &run, 60);
-        if (status == 0 && !is_local(&run)) {
-            fprintf(stderr, "fuzz_cuda: announced bytes were not on the device\n");
-            status = 1;
-        }
-        unlink(run.report);
-        unlink(run.marker);
+    unlink(run.report);
+    unlink(run.marker);
+    return status;
+}
+
+/* Takes seeds until there are no more. */
+static void work(void *context)
+{
+    struct options *options = context;
+    uint64_t taken;
+    while ((taken = atomic_fetch_add(&options->shared->taken, 1)) < options->seeds) {
+        uint64_t seed = options->first + taken;
+        int status = run_seed(seed, options);
         if (status) {
             fprintf(stderr, "fuzz_cuda: seed %llu failed: status %d\n", (unsigned long long)seed,
                     status);
-            failed++;
+            atomic_fetch_add(&options->shared->failed, 1);
         }
     }
-    printf("%llu seeds, %u failed\n", (unsigned long long)seeds, failed);
+}
+
+static void run_all(struct options *options)
+{
+    pid_t workers[MOST_JOBS];
+    for (uint64_t i = 0; i < options->jobs; i++) {
+        workers[i] = fork();
+        RIG_MUST(workers[i] >= 0);
+        if (workers[i] == 0) {
+            work(options);
+            _exit(0);
+        }
+    }
+    for (uint64_t i = 0; i < options->jobs; i++) {
+        int status;
+        RIG_MUST(waitpid(workers[i], &status, 0) == workers[i]);
+        RIG_MUST(status == 0);
+    }
+}
+
+static bool read_options(int argc, char **argv, struct options *options)
+{
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (!strcmp(argv[i], "--show"))
+            options->show = true;
+        else if (has_value && !strcmp(argv[i], "--seeds"))
+            options->seeds = strtoull(argv[++i], NULL, 10);
+        else if (has_value && !strcmp(argv[i], "--first"))
+            options->first = strtoull(argv[++i], NULL, 10);
+        else if (has_value && !strcmp(argv[i], "--jobs"))
+            options->jobs = strtoull(argv[++i], NULL, 10);
+        else if (has_value && !strcmp(argv[i], "--backing") &&
+                 find_backing(argv[i + 1], &options->backing))
+            i++;
+        else
+            return false;
+    }
+    return options->jobs >= 1 && options->jobs <= MOST_JOBS;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.seeds = 20, .first = 1, .jobs = 1, .backing = EBB_CUDA_MANAGED};
+    if (!read_options(argc, argv, &options)) {
+        fprintf(stderr, "usage: fuzz_cuda [--seeds N] [--first S] [--jobs J] [--backing NAME] "
+                        "[--show]\n");
+        return 2;
+    }
+    options.shared = mmap(NULL, sizeof *options.shared, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    RIG_MUST(options.shared != MAP_FAILED);
+    /* Threads sleep for 20 us at a time. The usual slack of 50 us would be most of that. */
+    prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+    run_all(&options);
+    uint64_t failed = atomic_load(&options.shared->failed);
+    printf("%llu seeds, %llu failed\n", (unsigned long long)options.seeds,
+           (unsigned long long)failed);
     return failed != 0;
 }

@@ -136,6 +136,18 @@ void fake_arena_punch(CUdeviceptr address, size_t bytes)
               (off_t)fake_arena_offset(address), (off_t)rounded(bytes, 4096));
 }
 
+bool fake_arena_next(CUdeviceptr place, size_t bytes, size_t *hole, size_t *data)
+{
+    off_t first = (off_t)fake_arena_offset(place), end = first + (off_t)bytes;
+    off_t from = lseek(descriptor, first, SEEK_DATA);
+    if (from < 0 || from >= end)
+        return false;
+    off_t to = lseek(descriptor, from, SEEK_HOLE);
+    *hole = (size_t)(from - first);
+    *data = (size_t)((to < 0 || to > end ? end : to) - from);
+    return true;
+}
+
 /* --- ranges ---------------------------------------------------------------------------------- */
 
 /* The number of ranges that begin at or before the address. */
@@ -164,7 +176,7 @@ struct range *fake_range_add(CUdeviceptr address, size_t bytes, enum range_kind 
             abort();
         ranges = more;
     }
-    range->address = address;
+    range->address = range->place = address;
     range->bytes = range->held_bytes = bytes;
     range->kind = kind;
     range->live = true;
@@ -205,6 +217,17 @@ struct range *fake_range_find(CUdeviceptr address)
             return NULL;
     }
     return NULL;
+}
+
+CUdeviceptr fake_range_place(CUdeviceptr address, size_t bytes)
+{
+    pthread_mutex_lock(&memory_lock);
+    const struct range *range = fake_range_find(address);
+    bool is_in = range && fake_arena_owns(range->place) && range->kind != RANGE_IMPORTED &&
+                 bytes <= range->bytes - (address - range->address);
+    CUdeviceptr place = is_in ? range->place + (address - range->address) : 0;
+    pthread_mutex_unlock(&memory_lock);
+    return place;
 }
 
 struct range *fake_range_at(size_t index)

@@ -8,6 +8,8 @@
 #include "fake.h"
 #include <stdlib.h>
 
+enum { LARGE = 16384 }; /* bytes; arbitrary: from here on, the kernel is asked what was written */
+
 struct side {
     CUdeviceptr at; /* a host or a device address: they are the same */
     size_t pitch, slice;
@@ -22,15 +24,60 @@ struct copy_op {
     unsigned char *held; /* the bytes of pageable memory; the operation owns them */
 };
 
+static CUdeviceptr address_in(const struct side *side, size_t y, size_t z, size_t x)
+{
+    return side->at + z * side->slice + y * side->pitch + x;
+}
+
 static const void *source(struct copy_op *copy, struct CUstream_st *stream, size_t y, size_t z,
                           size_t x, size_t bytes)
 {
     if (copy->held)
         return copy->held + (z * copy->height + y) * copy->width + x;
-    CUdeviceptr at = copy->from.at + z * copy->from.slice + y * copy->from.pitch + x;
+    CUdeviceptr at = address_in(&copy->from, y, z, x);
     if (copy->from.pageable)
         return (const void *)(uintptr_t)at;
     return fake_access(stream->context, &copy->op, stream, at, bytes, FAKECUDA_READ, "a copy");
+}
+
+static void clear(char *to, CUdeviceptr place, size_t bytes)
+{
+    size_t hole, data;
+    while (fake_arena_next(place, bytes, &hole, &data)) {
+        memset(to + hole, 0, data);
+        to += hole + data;
+        place += hole + data;
+        bytes -= hole + data;
+    }
+}
+
+/* Between two places of the memory file. Zeros that were never written are not written at the other
+ * end either: of most blocks, a test uses a few bytes. */
+static void move_written(char *to, CUdeviceptr to_place, const char *from, CUdeviceptr from_place,
+                         size_t bytes)
+{
+    size_t at = 0, hole, data;
+    while (fake_arena_next(from_place + at, bytes - at, &hole, &data)) {
+        clear(to + at, to_place + at, hole);
+        at += hole;
+        memmove(to + at, from + at, data);
+        at += data;
+    }
+    clear(to + at, to_place + at, bytes - at);
+}
+
+static void move(const struct copy_op *copy, void *to, CUdeviceptr to_at, const void *from,
+                 CUdeviceptr from_at, size_t bytes)
+{
+    CUdeviceptr to_place = 0, from_place = 0;
+    if (bytes >= LARGE && !copy->held && !fake_set.fast) {
+        to_place = fake_range_place(to_at, bytes);
+        from_place = fake_range_place(from_at, bytes);
+    }
+    if (to_place && from_place)
+        move_written(to, to_place, from, from_place, bytes);
+    else
+        memmove(to, from, bytes);
 }
 
 static bool copy_row(struct copy_op *copy, struct CUstream_st *stream, size_t y, size_t z)
@@ -38,14 +85,14 @@ static bool copy_row(struct copy_op *copy, struct CUstream_st *stream, size_t y,
     for (size_t x = 0; x < copy->width;) {
         size_t bytes = copy->width - x < 65536 ? copy->width - x : 65536;
         const void *from = source(copy, stream, y, z, x, bytes);
-        CUdeviceptr at = copy->to.at + z * copy->to.slice + y * copy->to.pitch + x;
+        CUdeviceptr at = address_in(&copy->to, y, z, x);
         void *to = !from               ? NULL
                    : copy->to.pageable ? (void *)(uintptr_t)at
                                        : fake_access(stream->context, &copy->op, stream, at, bytes,
                                                      FAKECUDA_WRITE, "a copy");
         if (!to)
             return false;
-        memmove(to, from, bytes);
+        move(copy, to, at, from, address_in(&copy->from, y, z, x), bytes);
         x += bytes;
         if (!fake_set.fast && fake_random(4) == 0)
             fake_yield(stream);

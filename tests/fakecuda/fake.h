@@ -281,7 +281,8 @@ struct range {
     size_t bytes;      /* as asked for */
     size_t held_bytes; /* as accounted */
     enum range_kind kind;
-    char *alias; /* where the fake itself reaches the bytes */
+    char *alias;       /* where the fake itself reaches the bytes */
+    CUdeviceptr place; /* whose bytes of the memory file they are */
     int device;
     CUcontext context;
     bool live; /* of a pool's block: between its allocation and its release in the stream */
@@ -290,7 +291,6 @@ struct range {
     struct page *pages; /* of managed memory */
     /* A mapping: */
     struct handle *handle;
-    size_t offset;
     uint8_t readable, writable; /* a bit for each device */
     bool host_access;
     struct CUmemPoolHandle_st *pool;
@@ -312,11 +312,16 @@ int fake_arena_descriptor(void);
 size_t fake_arena_offset(CUdeviceptr address);
 /* The physical bytes are dropped and read as zeros. */
 void fake_arena_punch(CUdeviceptr address, size_t bytes);
+/* The first of these bytes of the memory file that were ever written: *data bytes after *hole
+ * others. Those are zeros and take no memory. False: none was written. */
+bool fake_arena_next(CUdeviceptr place, size_t bytes, size_t *hole, size_t *data);
 
 struct range *fake_range_add(CUdeviceptr address, size_t bytes, enum range_kind kind);
 void fake_range_remove(struct range *range);
 /* The range that holds the address, mappings before the reservation around them. */
 struct range *fake_range_find(CUdeviceptr address);
+/* Whose bytes of the memory file are at the address. 0: of none, or of several ranges. */
+CUdeviceptr fake_range_place(CUdeviceptr address, size_t bytes);
 /* The n-th range, in order of addresses, or NULL. */
 struct range *fake_range_at(size_t index);
 /* Says what was at an address that no range holds, for a message. */

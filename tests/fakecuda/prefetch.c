@@ -99,6 +99,17 @@ struct move_op {
     struct part parts[];
 };
 
+/* What was never written holds nothing that a program could miss. */
+static void destroy(const struct range *range, size_t offset, size_t bytes)
+{
+    size_t hole, data;
+    while (fake_arena_next(range->place + offset, bytes, &hole, &data)) {
+        memset(range->alias + offset + hole, GARBAGE, data);
+        offset += hole + data;
+        bytes -= hole + data;
+    }
+}
+
 /* A piece of a part, within one range. Returns its bytes. */
 static size_t move_piece(const struct part *part, size_t done, struct op *op,
                          struct CUstream_st *stream)
@@ -124,7 +135,7 @@ static size_t move_piece(const struct part *part, size_t done, struct op *op,
     size_t first = offset / fake_set.page_bytes;
     size_t count = (offset + bytes - 1) / fake_set.page_bytes + 1 - first;
     if (part->discards) {
-        memset(range->alias + offset, GARBAGE, bytes);
+        destroy(range, offset, bytes);
         fake_count(COUNT_DISCARDED, bytes);
         for (size_t i = first; i < first + count; i++)
             if (i * fake_set.page_bytes >= offset &&

@@ -61,26 +61,29 @@ static bool is_lazy(void)
     return lazy_until > now_ns();
 }
 
-/* Gives the baton to one of the streams that may run. */
-static void choose(void)
+/* Gives the baton to one of the streams that may run. Who must be woken: best without the lock, for
+ * which that thread would wait at once. NULL: nobody. */
+static pthread_cond_t *choose(void)
 {
     if (holder || !active)
-        return;
-    if (is_lazy()) {
-        pthread_cond_signal(&keeper_wake);
-        return;
-    }
+        return NULL;
+    if (is_lazy())
+        return &keeper_wake;
     struct CUstream_st *drawn = NULL;
     unsigned count = 0;
     for (struct CUstream_st *s = active; s; s = s->next_active)
         if (may_run(s) && fake_random(++count) == 0)
             drawn = s;
-    if (drawn) {
-        holder = drawn;
-        pthread_cond_signal(&drawn->wake);
-    } else {
-        pthread_cond_signal(&keeper_wake);
-    }
+    if (!drawn)
+        return &keeper_wake;
+    holder = drawn;
+    return &drawn->wake;
+}
+
+static void wake(pthread_cond_t *condition)
+{
+    if (condition)
+        pthread_cond_signal(condition);
 }
 
 /* Ends pauses, and asks again for conditions in memory, which the host may change. */
@@ -93,7 +96,7 @@ static void *keeper(void *unused)
             pthread_cond_wait(&keeper_wake, &sched_lock);
             continue;
         }
-        choose();
+        wake(choose());
         if (holder)
             continue;
         uint64_t until = now_ns() + 50000;
@@ -163,8 +166,9 @@ static void scheduled_worker(struct CUstream_st *stream)
         if (waiters)
             pthread_cond_broadcast(&done);
         holder = NULL;
-        choose();
+        pthread_cond_t *next = choose();
         pthread_mutex_unlock(&sched_lock);
+        wake(next);
         fake_op_free(op);
         pthread_mutex_lock(&sched_lock);
     }
@@ -245,7 +249,7 @@ void fake_sched_push(struct CUstream_st *stream, struct op *op)
         start_thread(keeper, NULL);
     }
     activate(stream);
-    choose();
+    wake(choose());
 }
 
 /* A host that polls is a host that waits, now and then. */
@@ -256,8 +260,9 @@ void fake_sched_poll(void)
     pthread_mutex_lock(&sched_lock);
     if (fake_random(8) == 0)
         lazy_until = 0;
-    choose();
+    pthread_cond_t *next = choose();
     pthread_mutex_unlock(&sched_lock);
+    wake(next);
 }
 
 void fake_wait(struct CUstream_st *stream, uint64_t seq)
@@ -266,7 +271,7 @@ void fake_wait(struct CUstream_st *stream, uint64_t seq)
         pthread_mutex_lock(stream->lock);
         if (!fake_set.fast) {
             waiters++;
-            choose();
+            wake(choose());
         }
         while (!fake_stream_done(stream, seq))
             pthread_cond_wait(fake_set.fast ? &stream->wake : &done, stream->lock);
@@ -289,8 +294,13 @@ static void give_way(struct CUstream_st *stream, bool waits)
     if (!alone) {
         stream->state = STREAM_YIELDED;
         holder = NULL;
-        choose();
+        pthread_cond_t *next = choose();
         alone = holder == stream;
+        if (!alone) {
+            pthread_mutex_unlock(&sched_lock);
+            wake(next);
+            pthread_mutex_lock(&sched_lock);
+        }
         while (holder != stream)
             pthread_cond_wait(&stream->wake, &sched_lock);
         stream->state = STREAM_RUNNING;

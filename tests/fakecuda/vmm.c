@@ -185,6 +185,7 @@ API cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAlloc
         struct range *range = fake_range_add(address, bytes, RANGE_MAPPED);
         range->handle = handle;
         range->device = handle->device;
+        range->place = handle->place;
         map_alias(range, handle->place);
         handle->mappings++;
         fake_count(COUNT_MAPS, 1);
