@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,13 @@
     X(cuGraphLaunch)                                                                               \
     X(cuGraphExecDestroy)                                                                          \
     X(cuGraphDestroy)
+
+/* The fake keeps events, streams and contexts, as programs may use handles of dead ones. */
+const char *__lsan_default_suppressions(void);
+__attribute__((weak, visibility("default"))) const char *__lsan_default_suppressions(void)
+{
+    return "leak:libfakecuda.so\n";
+}
 
 struct rig_calls {
 #define RIG_CALL(name) __typeof__(name) *name;
@@ -96,10 +104,18 @@ static inline void rig_load(struct rig *rig)
     RIG_OK(rig->call.cuInit(0));
 }
 
+/* What the engine shares with other processes: zeros, until the process ends. */
+static inline void *rig_share(size_t bytes)
+{
+    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    RIG_MUST(shared != MAP_FAILED);
+    return shared;
+}
+
 static inline struct ebb_ring *rig_ring(void)
 {
-    struct ebb_ring *ring = calloc(1, ebb__ring_bytes(EBB_RING_EVENTS));
-    RIG_MUST(ring);
+    struct ebb_ring *ring = rig_share(ebb__ring_bytes(EBB_RING_EVENTS));
     ebb__ring_init(ring, EBB_RING_EVENTS, 0);
     atomic_store(&ring->parent_gone, 1); /* nobody reads it: do not wait */
     return ring;
@@ -113,9 +129,7 @@ static inline void rig_init(struct rig *rig, uint64_t budget_bytes)
     CUcontext context;
     RIG_OK(rig->call.cuDevicePrimaryCtxRetain(&context, 0));
     RIG_OK(rig->call.cuCtxSetCurrent(context));
-    rig->ledger = aligned_alloc(64, (sizeof *rig->ledger + 63) / 64 * 64);
-    RIG_MUST(rig->ledger);
-    memset(rig->ledger, 0, sizeof *rig->ledger);
+    rig->ledger = rig_share(sizeof *rig->ledger);
     rig->ledger->magic = EBB_LEDGER_MAGIC;
     rig->ledger->slot_count = EBB_LEDGER_SLOTS;
     atomic_store(&rig->ledger->budget_bytes, budget_bytes);

@@ -8,7 +8,6 @@
 #include "base/tuning.h"
 #include "cuda_program.h"
 
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 enum { MOST_JOBS = 64 };

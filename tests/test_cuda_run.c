@@ -390,7 +390,7 @@ static void a_share_of_the_peak_is_learnt(void **state)
     struct part *part = attach("0123\n\nNVIDIA L4", 24 * GIB);
     training_init(part->training, TRAINING_LAYERS);
     assert_true(atomic_load(&part->parent.ledger->budget_bytes) == UINT64_MAX);
-    for (unsigned i = 0; i < 100 && part->scripts == 0; i++)
+    for (unsigned i = 0; i < 1000 && part->scripts == 0; i++)
         iterate(part);
     uint64_t peak = peak_of_training(), budget = atomic_load(&part->parent.ledger->budget_bytes);
     assert_true(budget >= peak / 10 * 6 && budget <= peak / 10 * 6 + peak / 100);
