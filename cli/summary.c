@@ -231,6 +231,7 @@ static void put_counts(json_t *object, const struct ebb_parent_result *figures)
     put(object, "observed_ns", figures->faults.observed_ns);
     put(object, "reactive_evictions", figures->transfers.reactive_evictions);
     put(object, "busy_blocks", figures->transfers.busy_blocks);
+    put(object, "away_allocations", figures->transfers.away_allocations);
     put(object, "placement_load_bytes", figures->placement.load_bytes);
     put(object, "placement_peak_bytes", figures->placement.peak_bytes);
     put(object, "placement_blocks", figures->placement.blocks);

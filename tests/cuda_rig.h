@@ -60,7 +60,7 @@ struct rig {
     CUmodule module;
     void *module_owner;
     _Atomic unsigned unfit; /* works whose blocks did not all fit */
-    char warned[512];
+    char warned[2048];
 };
 
 static inline void rig_must(int holds, const char *what, int line)
@@ -81,7 +81,8 @@ static inline void *rig_find(void *library, const char *symbol)
 static inline void rig_warn(void *context, const char *message)
 {
     struct rig *rig = context;
-    snprintf(rig->warned, sizeof rig->warned, "%s", message);
+    size_t used = strlen(rig->warned);
+    snprintf(rig->warned + used, sizeof rig->warned - used, "%s\n", message);
 }
 
 static inline void rig_load(struct rig *rig)

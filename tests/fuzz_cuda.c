@@ -80,18 +80,20 @@ static void body(void *context)
     unsigned ooms = program_run(&rig, &run->shape, run->seed);
     struct ebb_counters *counters = &rig.ring->counters;
     if (run->show)
-        fprintf(stderr,
-                "seed %llu: threads %u, streams %u, steps %u, budget %llu MiB, live %llu MiB: out "
-                "%llu MiB, in %llu MiB, evictions %llu, peak %llu MiB, stall %llu us, no memory %u "
-                "times\n",
-                (unsigned long long)run->seed, run->shape.threads, run->shape.streams,
-                run->shape.steps, (unsigned long long)run->budget_bytes >> 20,
-                (unsigned long long)run->shape.live_bytes >> 20,
-                (unsigned long long)atomic_load(&counters->moved_out_bytes) >> 20,
-                (unsigned long long)atomic_load(&counters->moved_in_bytes) >> 20,
-                (unsigned long long)atomic_load(&counters->reactive_evictions),
-                (unsigned long long)atomic_load(&rig.ledger->peak_bytes) >> 20,
-                (unsigned long long)atomic_load(&counters->stall_ns) / 1000, ooms);
+        fprintf(
+            stderr,
+            "seed %llu: threads %u, streams %u, steps %u, budget %llu MiB, live %llu MiB: out "
+            "%llu MiB, in %llu MiB, evictions %llu, peak %llu MiB, stall %llu us, begun in host "
+            "memory %llu, no memory %u times\n",
+            (unsigned long long)run->seed, run->shape.threads, run->shape.streams, run->shape.steps,
+            (unsigned long long)run->budget_bytes >> 20,
+            (unsigned long long)run->shape.live_bytes >> 20,
+            (unsigned long long)atomic_load(&counters->moved_out_bytes) >> 20,
+            (unsigned long long)atomic_load(&counters->moved_in_bytes) >> 20,
+            (unsigned long long)atomic_load(&counters->reactive_evictions),
+            (unsigned long long)atomic_load(&rig.ledger->peak_bytes) >> 20,
+            (unsigned long long)atomic_load(&counters->stall_ns) / 1000,
+            (unsigned long long)atomic_load(&counters->away_allocations), ooms);
     RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= run->budget_bytes);
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
     uint64_t give_ups = ebb__mover_give_ups(rig.engine->mover);

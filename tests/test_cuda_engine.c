@@ -165,6 +165,8 @@ static void ladder_body(void *unused)
     RIG_MUST(ebb__cuda_alloc(rig.engine, 0, EBB_CUDA_NO_STREAM, &other.address) ==
              CUDA_ERROR_INVALID_VALUE);
     RIG_MUST(ebb__now_ns() - since_ns < 5000000000u);
+    RIG_MUST(atomic_load(&rig.ring->counters.away_allocations) == 3);
+    RIG_MUST(strstr(rig.warned, "begins in host memory"));
     RIG_OK(known_alloc(&rig, &other, 2 * MIB)); /* nothing has changed by the failures */
     atomic_store(&gate_is_open, 1);
     known_check(&rig, &kept, stream);

@@ -180,6 +180,94 @@ static void test_faults_of_the_driver(void **state)
     unlink(path);
 }
 
+/* ---- the ladder ------------------------------------------------------------------------------ */
+
+/* A kernel uses the block by an address in a table, which nobody announces. */
+static void hidden_use(struct rig *rig, struct known *table, const struct known *block,
+                       CUstream stream)
+{
+    CUdeviceptr at[2 * MOST_USES] = {block->address, block->bytes};
+    uint32_t count = 1, salt = 9;
+    void *parameters[] = {&table->address, &count, &salt};
+    struct ebb_cuda_use use = {table->address, 0, EBB_ACCESS_UNKNOWN};
+    struct ebb_cuda_work work = {
+        .kind = EBB_CUDA_COPY, .stream = stream, .uses = &use, .use_count = 1};
+    rig_begin(rig, &work);
+    RIG_OK(rig->call.cuMemcpyHtoDAsync_v2(table->address, at, sizeof at, stream));
+    ebb__cuda_end(rig->engine, &work, true);
+    ebb__cuda_reach(rig->engine, block->address);
+    RIG_OK(rig_launch(rig, rig_function(rig, "hidden"), stream, parameters, &use, 1, false));
+}
+
+static void check_mixed(struct rig *rig, const struct known *known, CUstream stream)
+{
+    uint32_t words[WORDS];
+    struct ebb_cuda_use use = {known->address, sizeof words, EBB_ACCESS_READ};
+    struct ebb_cuda_work work = {
+        .kind = EBB_CUDA_COPY, .stream = stream, .uses = &use, .use_count = 1};
+    rig_begin(rig, &work);
+    RIG_OK(rig->call.cuMemcpyDtoHAsync_v2(words, known->address, sizeof words, stream));
+    ebb__cuda_end(rig->engine, &work, true);
+    RIG_OK(rig->driver.cuStreamSynchronize(stream));
+    for (unsigned i = 0; i < WORDS; i++) {
+        uint32_t word = filled(known->salt, 0, i);
+        RIG_MUST(words[i] == mixed(word, word, 9));
+    }
+}
+
+static enum cuda_block_state state_of(struct rig *rig, const struct known *known)
+{
+    return rig->engine->table.blocks[ebb__cuda_find(rig->engine, known->address)].state;
+}
+
+/* The budget is full of blocks that must not move. Host memory has room for three more. */
+static void ladder_body(void *context)
+{
+    const struct vmm_case *c = context;
+    struct rig rig;
+    struct known kept, table, away[4], none;
+    start_vmm(&rig, c);
+    CUstream stream = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &kept, 6 * MIB));
+    known_fill(&rig, &kept, stream, 1);
+    ebb__cuda_reach(rig.engine, kept.address);
+    RIG_OK(known_alloc(&rig, &table, 2 * MIB));
+    known_fill(&rig, &table, stream, 2);
+    ebb__cuda_reach(rig.engine, table.address);
+    for (unsigned i = 0; i < 3; i++) {
+        RIG_OK(known_alloc(&rig, &away[i], i ? 4 * MIB : 1000)); /* a small one has a unit, too */
+        RIG_MUST(state_of(&rig, &away[i]) == CUDA_BLOCK_ABSENT);
+        known_fill(&rig, &away[i], stream, i + 3);
+    }
+    RIG_MUST(atomic_load(&rig.ring->counters.away_allocations) == 3);
+    RIG_MUST(strstr(rig.warned, "begins in host memory"));
+    RIG_MUST(known_alloc(&rig, &none, 4 * MIB) == CUDA_ERROR_OUT_OF_MEMORY); /* pinned memory */
+    for (unsigned i = 0; i < 3; i++)
+        known_check(&rig, &away[i], stream);
+    hidden_use(&rig, &table, &away[1], stream);
+    check_mixed(&rig, &away[1], stream);
+    RIG_MUST(ebb__cuda_free(rig.engine, kept.address, EBB_CUDA_NO_STREAM));
+    known_check(&rig, &away[2], stream); /* now there is room */
+    RIG_MUST(state_of(&rig, &away[2]) == CUDA_BLOCK_RESIDENT);
+    check_mixed(&rig, &away[1], stream); /* but this one must not move, if kernels are trusted */
+    RIG_MUST((state_of(&rig, &away[1]) == CUDA_BLOCK_ABSENT) ==
+             (c->backing == EBB_CUDA_VMM_TRUSTING));
+    RIG_OK(known_alloc(&rig, &none, 2 * MIB));
+    RIG_MUST(atomic_load(&rig.ring->counters.away_allocations) == 3);
+    rig_stop(&rig);
+}
+
+static void test_out_of_memory_is_an_answer(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    struct vmm_case c = {.budget_bytes = 8 * MIB, .pinned_bytes = 12 * MIB, .patience = "200ms"};
+    c.backing = EBB_CUDA_VMM_HOST;
+    assert_int_equal(rig_child(settings, ladder_body, &c, 60), 0);
+    c.backing = EBB_CUDA_VMM_TRUSTING;
+    assert_int_equal(rig_child(settings, ladder_body, &c, 60), 0);
+}
+
 /* ---- budgets of the host --------------------------------------------------------------------- */
 
 static void pinned_body(void *context)
@@ -238,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_a_device_that_is_never_quiet),
         cmocka_unit_test(test_peers_end),
         cmocka_unit_test(test_faults_of_the_driver),
+        cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_pinned_budget),
         cmocka_unit_test(test_old_drivers_are_refused),
     };

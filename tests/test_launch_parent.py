@@ -20,7 +20,7 @@ from launching import CYCLE_ARGS, EBB, MIB, PYTHON, TIMEOUT, Launch, compile_c, 
 STOPPED_SECONDS = 6  # longer than a child of a fork waits for an answer
 MESSAGE = struct.Struct("=IIQQII2Q400s")
 HELLO, WELCOME = 1, 2
-RING_MAGIC, RING_BYTES = 0x31474e5242424535, 16 << 20
+RING_MAGIC, RING_BYTES = 0x31474e5242424536, 16 << 20
 F_ADD_SEALS, SEALS = 1033, 1 | 2 | 4
 
 # Waits for its first argument, a file, then executes the rest as a command.

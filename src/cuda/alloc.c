@@ -155,10 +155,36 @@ static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
     return false;
 }
 
+/* The block begins in host memory. Where accesses need a mapping, it must be there now. */
+static bool is_served(struct ebb_cuda *engine, CUdeviceptr address, uint32_t arrival)
+{
+    if (arrival)
+        ebb__cuda_wait_for_arrival(engine, arrival);
+    if (!ebb__cuda_lock(engine))
+        return false;
+    struct cuda_block *block = &engine->table.blocks[ebb__cuda_find(engine, address)];
+    bool is_absent = block->state == CUDA_BLOCK_ABSENT; /* a plan may have fetched it meanwhile */
+    bool is_missing = is_absent && arrival &&
+                      ebb__mover_is_stray(engine->mover, block->first_unit, block->unit_count);
+    if (is_absent)
+        block->arrival = 0;
+    if (!is_missing) {
+        atomic_fetch_add(&engine->config.ring->counters.away_allocations, 1);
+        ebb__cuda_news(engine, CUDA_NEWS_AWAY);
+    }
+    ebb__cuda_unlock(engine);
+    return !is_missing;
+}
+
+struct placed {
+    uint32_t arrival;
+    bool is_absent;
+};
+
 /* Other threads may end what they hold, captures end, other processes return memory, and the mover
- * makes addresses usable. *arrival: of the block. */
+ * makes addresses usable. */
 static CUresult try_for_a_while(struct ebb_cuda *engine, size_t bytes, CUstream stream,
-                                CUdeviceptr *address, uint32_t *arrival)
+                                CUdeviceptr *address, struct placed *placed)
 {
     const struct timespec pause = {.tv_nsec = RETRY_NS};
     uint64_t until_ns = ebb__now_ns() + ebb__tuning()->cuda_patience_ns / 4;
@@ -170,8 +196,11 @@ static CUresult try_for_a_while(struct ebb_cuda *engine, size_t bytes, CUstream 
             result == CUDA_SUCCESS || !can_change(engine, bytes) || ebb__now_ns() > until_ns;
         if (is_last && result != CUDA_SUCCESS)
             result = try_last(engine, bytes, stream, address);
-        if (result == CUDA_SUCCESS)
-            *arrival = engine->table.blocks[ebb__cuda_find(engine, *address)].arrival;
+        if (result == CUDA_SUCCESS) {
+            const struct cuda_block *block =
+                &engine->table.blocks[ebb__cuda_find(engine, *address)];
+            *placed = (struct placed){block->arrival, block->state == CUDA_BLOCK_ABSENT};
+        }
         ebb__cuda_unlock(engine);
         if (is_last)
             return result;
@@ -182,19 +211,24 @@ static CUresult try_for_a_while(struct ebb_cuda *engine, size_t bytes, CUstream 
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address)
 {
-    uint32_t arrival = 0;
+    struct placed placed = {0};
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (bytes > EBB_EVENT_SIZE_LIMIT)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = try_for_a_while(engine, bytes, stream, address, &arrival);
-    if (result == CUDA_SUCCESS && engine->gate.is_used && arrival)
-        ebb__cuda_wait_for_arrival(engine, arrival); /* a kernel may use it without naming it */
-    if (result == CUDA_SUCCESS && !engine->backing->ops->can_evict && !is_there(engine, *address)) {
+    CUresult result = try_for_a_while(engine, bytes, stream, address, &placed);
+    if (result != CUDA_SUCCESS)
+        return result;
+    bool is_good = true;
+    if (placed.is_absent)
+        is_good = is_served(engine, *address, placed.arrival);
+    else if (engine->gate.is_used && placed.arrival) /* a kernel may use it without naming it */
+        ebb__cuda_wait_for_arrival(engine, placed.arrival);
+    if (!engine->backing->ops->can_evict)
+        is_good = is_there(engine, *address);
+    if (!is_good)
         ebb__cuda_free(engine, *address, stream);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return result;
+    return is_good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- free ------------------------------------------------------------------------------------ */

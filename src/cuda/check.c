@@ -19,7 +19,8 @@ static void check_block(const struct ebb_cuda *engine, uint32_t number)
         EBB_CHECK_THAT(engine->table.owners[block->first_unit + i] == number);
     }
     EBB_CHECK_THAT(block->address == ebb__table_address(&engine->table, block->first_unit));
-    EBB_CHECK_THAT(block->state == CUDA_BLOCK_RESIDENT || block->arrival == 0);
+    EBB_CHECK_THAT(block->state == CUDA_BLOCK_RESIDENT || block->arrival == 0 ||
+                   !engine->backing->ops->is_coherent);
 }
 #endif
 

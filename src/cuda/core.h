@@ -45,6 +45,7 @@ struct cuda_block {
     uint8_t is_kept : 1;         /* stays resident until it is freed */
     uint8_t is_written : 1;      /* differs from what is in host memory, as far as known */
     uint8_t is_placed : 1;       /* at a planned address */
+    uint8_t stays_absent : 1;    /* for life: kernels that nobody announces use it over the bus */
     uint8_t evict_due : 1;       /* the plan evicts it as soon as no work holds it */
     uint32_t holds;              /* works between begin and end that use it: not evicted */
     uint32_t arrival;            /* number of the move that makes it resident; 0: over */

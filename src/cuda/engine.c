@@ -40,6 +40,10 @@ static void tell(struct ebb_cuda *engine, uint32_t news)
     if (news & CUDA_NEWS_STREAMS)
         engine->config.warn(engine->config.warn_context,
                             "the program uses too many streams at a time: some work waits");
+    if (news & CUDA_NEWS_AWAY)
+        engine->config.warn(engine->config.warn_context,
+                            "the GPU's budget is full of blocks that cannot leave now: a new one "
+                            "begins in host memory, which is slower");
     if (news & CUDA_NEWS_TOO_LARGE) {
         snprintf(text, sizeof text,
                  "one operation uses %.1f MiB, more than the GPU's budget: it reads a part from "

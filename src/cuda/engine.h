@@ -79,9 +79,10 @@ void ebb__cuda_abandon(struct ebb_cuda *engine);
 #define EBB_CUDA_NO_STREAM ((CUstream)(uintptr_t)-1) /* not ordered by a stream: cuMemAlloc */
 
 /* A block of `bytes` (> 0), aligned to 512 bytes at least. If memory is short, others leave, or the
- * call waits for them, at most for a quarter of `cuda_patience_ns`. Then, with the managed backing,
- * the block begins in host memory. CUDA_ERROR_OUT_OF_MEMORY when all steps have failed: nothing is
- * changed then. O(log blocks), no driver call if a free range fits. */
+ * call waits for them, at most for a quarter of `cuda_patience_ns`. Then the block begins in host
+ * memory, if the backing moves blocks at all, and is used over the bus. CUDA_ERROR_OUT_OF_MEMORY
+ * when all steps have failed: nothing is changed then. O(log blocks), no driver call if a free
+ * range fits. */
 CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address);
 /* Frees the block that starts at `address`. Its range is reused at once by `stream`, by others when

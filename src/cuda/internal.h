@@ -16,6 +16,7 @@ enum cuda_news { /* what the person who runs the program is told once */
                  CUDA_NEWS_TOO_LARGE = 2,
                  CUDA_NEWS_NO_WAITS = 4,
                  CUDA_NEWS_STREAMS = 8,
+                 CUDA_NEWS_AWAY = 16,
 };
 
 struct cuda_scratch { /* for one work at a time */

@@ -38,7 +38,8 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
                         uint32_t *arrival)
 {
     struct cuda_move move = *request;
-    bool is_in = move.kind == CUDA_MOVE_POPULATE || move.kind == CUDA_MOVE_FETCH;
+    bool is_in = move.kind == CUDA_MOVE_POPULATE || move.kind == CUDA_MOVE_FETCH ||
+                 move.kind == CUDA_MOVE_SERVE;
     move.number = ++mover->newest_number;
     move.after = 0;
     for (uint32_t i = 0; i < move.count; i++) {

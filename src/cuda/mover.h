@@ -35,6 +35,7 @@ enum cuda_move_kind {
     CUDA_MOVE_EVICT,
     CUDA_MOVE_DROP,
     CUDA_MOVE_FORGET, /* contents in host memory are dead */
+    CUDA_MOVE_SERVE,  /* an *in* without device memory: host memory with undefined contents */
 };
 
 struct cuda_move {

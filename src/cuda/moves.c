@@ -47,15 +47,16 @@ void ebb__mover_release_events(struct cuda_mover *mover, const struct cuda_move 
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-/* What has no pages gets host memory, if accesses need that. */
-static void serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
+/* What has no pages gets host memory, if accesses need that. False: there is none. */
+static bool serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     struct ebb_cuda_backing *backing = mover->config.backing;
     uint64_t bytes = 0;
-    if (!backing->ops->serve ||
-        backing->ops->serve(backing, ebb__table_address(mover->config.table, first),
+    if (!backing->ops->serve)
+        return true;
+    if (backing->ops->serve(backing, ebb__table_address(mover->config.table, first),
                             ebb__unit_bytes(count)) != CUDA_SUCCESS)
-        return;
+        return false;
     for (uint32_t i = 0; i < count; i++) {
         if (mover->units[first + i].real != CUDA_REAL_NOWHERE)
             continue;
@@ -65,29 +66,34 @@ static void serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
     uint64_t host = atomic_fetch_add(&backing->host_bytes, bytes) + bytes;
     atomic_store(&mover->counters->store_bytes, host);
     ebb__ledger_raise(&mover->counters->store_peak_bytes, host);
+    return true;
+}
+
+static void set_stray(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_stray)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct cuda_unit_real *unit = &mover->units[first + i];
+        if (is_stray && !unit->is_stray)
+            atomic_fetch_add(&mover->stray_units, 1);
+        if (!is_stray && unit->is_stray)
+            atomic_fetch_sub(&mover->stray_units, 1);
+        atomic_store_explicit(&unit->is_stray, is_stray, memory_order_relaxed);
+    }
 }
 
 static void stray(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (!mover->units[first + i].is_stray)
-            atomic_fetch_add(&mover->stray_units, 1);
-        atomic_store_explicit(&mover->units[first + i].is_stray, 1, memory_order_relaxed);
-    }
+    set_stray(mover, first, count, true);
     serve(mover, first, count);
 }
 
 static void arrive(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct cuda_unit_real *unit = &mover->units[first + i];
         ebb__mover_unstick(mover, first + i);
-        unit->real = CUDA_REAL_DEVICE;
-        if (unit->is_stray) {
-            atomic_store_explicit(&unit->is_stray, 0, memory_order_relaxed);
-            atomic_fetch_sub(&mover->stray_units, 1);
-        }
+        mover->units[first + i].real = CUDA_REAL_DEVICE;
     }
+    set_stray(mover, first, count, false);
 }
 
 static void count_in(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_dead)
@@ -181,6 +187,14 @@ static bool may_come(struct cuda_mover *mover, const struct cuda_move *move, uin
     return ebb__mover_are_over(mover, move);
 }
 
+/* A block that begins in host memory. It strays if there is none, and the caller sees that. */
+static void step_serve(struct cuda_mover *mover, const struct cuda_move *move)
+{
+    bool is_served = serve(mover, move->first, move->count);
+    set_stray(mover, move->first, move->count, !is_served);
+    announce(mover, move);
+}
+
 bool ebb__mover_step_in(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.in;
@@ -190,6 +204,10 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         return false; /* one at a time: there is one event */
     if (!next_in(mover, &move, &is_free))
         return false;
+    if (move.kind == CUDA_MOVE_SERVE && is_free) {
+        step_serve(mover, &move);
+        return true;
+    }
     if (side->number != move.number)
         *side = (struct cuda_side){.number = move.number};
     uint32_t count, last = move.first + move.count;

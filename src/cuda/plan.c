@@ -72,7 +72,7 @@ static void prefetch(struct ebb_cuda *engine, const struct cuda_action *action)
     struct cuda_room *room = &engine->room;
     struct cuda_block *entry = &engine->table.blocks[action->block];
     entry->evict_due = 0;
-    if (entry->state != CUDA_BLOCK_ABSENT || engine->config.record)
+    if (entry->state != CUDA_BLOCK_ABSENT || entry->stays_absent || engine->config.record)
         return;
     /* Only what the plan evicts makes room for a prefetch. Otherwise its use fetches it. */
     uint64_t wanted = (engine->pool.backed_units + entry->unit_count) * EBB_CUDA_UNIT_BYTES;

@@ -124,12 +124,17 @@ bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_take
 {
     const struct ebb_cuda_backing_ops *ops = engine->backing->ops;
     uint64_t bytes = taken->count * EBB_CUDA_UNIT_BYTES;
-    if (!ops->can_evict || !ops->is_coherent || engine->config.record ||
-        bytes > engine->room.card_bytes || !ebb__room_has_host(&engine->room, bytes))
+    if (!ops->can_evict || engine->config.record || bytes > engine->room.card_bytes ||
+        !ebb__room_has_host(&engine->room, bytes) || !ebb__mover_has_room(engine->mover, 1))
         return false;
     taken->first = take_bare(engine, taken->count, stream, &taken->before);
     if (taken->first == CUDA_NO_UNIT)
         return false;
+    if (!ops->is_coherent) { /* an access needs a mapping */
+        struct cuda_move move = {
+            .kind = CUDA_MOVE_SERVE, .first = taken->first, .count = taken->count};
+        ebb__mover_add(engine->mover, &move, &taken->arrival);
+    }
     ebb__pool_set_backed(&engine->pool, taken->first, taken->count, false);
     engine->room.absent_bytes += bytes;
     return taken->is_absent = true;

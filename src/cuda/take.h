@@ -3,7 +3,7 @@
  * - the planned address of the allocation
  * - cached units: free, and on the device
  * - bare units, for which others leave the device
- * - bare units that stay absent, where absent bytes can be used (`ebb__take_absent`)
+ * - bare units that stay absent: the block is used over the bus (`ebb__take_absent`)
  *
  * Units whose contents the mover will still destroy are not taken. If there are no others, new
  * addresses are reserved. Many addresses for little memory mean that the mover is far behind: then

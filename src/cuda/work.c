@@ -83,7 +83,7 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
             begun->has_large = true;
             if (entry->state != CUDA_BLOCK_ABSENT)
                 ebb__table_use(&engine->table, block);
-            else
+            else if (!entry->stays_absent)
                 begun->absent_units += entry->unit_count;
         }
         begun->may_arrive |= entry->arrival != 0;
@@ -107,7 +107,7 @@ static void step_uses(struct ebb_cuda *engine, struct begun *begun)
             ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
     for (uint32_t i = 0; i < scratch->count; i++) {
         const struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
-        if (!entry->is_small && entry->state == CUDA_BLOCK_ABSENT)
+        if (entry->state == CUDA_BLOCK_ABSENT && !entry->stays_absent)
             begun->absent_units += entry->unit_count;
     }
 }
@@ -119,7 +119,7 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
     bool fits = ebb__room_make(&engine->room, begun->absent_units);
     for (uint32_t i = 0; i < scratch->count; i++) {
         struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
-        if (entry->state != CUDA_BLOCK_ABSENT)
+        if (entry->state != CUDA_BLOCK_ABSENT || entry->stays_absent)
             continue;
         if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
             ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
@@ -375,9 +375,11 @@ static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
     entry->is_kept = 1;
-    if (entry->state == CUDA_BLOCK_ABSENT && ebb__room_make(&engine->room, entry->unit_count))
+    if (entry->state == CUDA_BLOCK_ABSENT && !entry->stays_absent &&
+        ebb__room_make(&engine->room, entry->unit_count))
         ebb__room_fetch(&engine->room, block, false);
     if (is_trusting(engine)) {
+        entry->stays_absent = entry->state == CUDA_BLOCK_ABSENT;
         note_arrival(engine, entry, begun);
         note_leaving(engine, entry, begun);
     }

@@ -24,6 +24,7 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->faults.observed_ns += atomic_load(&counters->observed_ns);
     result->transfers.reactive_evictions += atomic_load(&counters->reactive_evictions);
     result->transfers.busy_blocks += atomic_load(&counters->busy_blocks);
+    result->transfers.away_allocations += atomic_load(&counters->away_allocations);
     result->placement.load_bytes += atomic_load(&counters->placement_load_bytes);
     result->placement.peak_bytes += atomic_load(&counters->placement_peak_bytes);
     result->placement.blocks += atomic_load(&counters->placement_blocks);

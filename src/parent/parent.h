@@ -109,7 +109,8 @@ struct ebb_transfer_figures {
     uint64_t saved_bytes; /* zeros among out_bytes that were not written */
     uint64_t stall_ns;
     uint64_t reactive_evictions, busy_blocks;
-    uint64_t page_moves; /* runs of pages that changed their address */
+    uint64_t away_allocations; /* blocks of a device that began in host memory */
+    uint64_t page_moves;       /* runs of pages that changed their address */
 };
 
 /* Events that no plan predicted. */

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EBB_RING_MAGIC 0x31474e5242424535ull
+#define EBB_RING_MAGIC 0x31474e5242424536ull
 #define EBB_RING_EVENTS ((uint64_t)1 << 16) /* 2 MiB: 40 iterations of ResNet-50 */
 /* Number of kinds of state marks: accesses are observed or not, a plan is in force or not. */
 #define EBB_RING_OWED 2u
@@ -65,6 +65,8 @@ struct ebb_counters {
     _Atomic uint64_t moved_small_pages, moved_small_ns;
     _Atomic uint64_t busy_blocks;       /* number of times a block could not be moved: pinned or
                                               shared */
+    _Atomic uint64_t away_allocations;  /* number of blocks that began in host memory: nothing
+                                              could leave the device for them */
     _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
     _Atomic uint32_t managing;          /* 1 once the arena is up */
