@@ -80,14 +80,15 @@ class Case:
         if self.backing:
             self.summary = os.path.join(options.folder, "summary.json")
             command = [os.path.join(options.bin, "ebb"), "run", "--budget", str(self.budget),
-                       "--device", "cuda", "--no-cache", "--summary=always", "--summary-json",
+                       "--device", "cuda", "--cuda-backing", self.backing, "--no-cache",
+                       "--summary=always", "--summary-json",
                        f"{self.summary}.{os.getpid()}.{id(self)}", "--"] + command
             self.summary = command[command.index("--summary-json") + 1]
         return command
 
     def start(self, command, options, raw):
-        environment = dict(os.environ, EBB_CUDA_BACKING=self.backing or "managed",
-                           CUBLAS_WORKSPACE_CONFIG=":4096:8")
+        environment = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8")
+        environment.pop("EBB_CUDA_BACKING", None)  # it would go before the option
         log = open(os.path.join(options.folder, "log.txt"), "a",  # pylint: disable=R1732
                    encoding="utf-8")
         log.write(f"== {self.name}: {' '.join(command)}\n")
