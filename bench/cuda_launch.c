@@ -5,7 +5,12 @@
  *
  * The program takes its functions from libcuda.so.1, which is the preloaded library, and the
  * driver's own from EBB_CUDA_DRIVER. Rounds of launches by the one and by the other alternate, on a
- * stream for each thread. The table has medians in ns for a launch; the last line is one JSON
+ * stream for each thread, and with blocks that all threads use. A round lasts from the first thread
+ * that begins to the last one that ends, so threads that take turns gain nothing.
+ *
+ * The table has medians in ns for a launch of each thread. The last column is how many launches all
+ * threads make through the library while one thread alone makes one. It tells nothing if the
+ * threads have no CPU each: see whether the driver's own time grows. The last line is one JSON
  * object. Exit code 77: no such driver. */
 #include "../tests/fakecuda/fakecuda.h"
 
@@ -19,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 41, LAUNCHES = 2000, MOST_THREADS = 4, POINTERS = 32, BLOCK = 4096 };
+enum { ROUNDS = 15, LAUNCHES = 10000, MOST_THREADS = 4, POINTERS = 32, BLOCK = 4096 };
 
 static void nothing(struct fakecuda_kernel *k)
 {
@@ -86,7 +91,7 @@ struct thread {
     CUfunction function;
     CUstream stream;
     pthread_barrier_t *barrier;
-    double ns[2][ROUNDS];
+    uint64_t began[2][ROUNDS], ended[2][ROUNDS];
 };
 
 static void *run(void *argument)
@@ -114,13 +119,26 @@ static void *run(void *argument)
             need(launches[round & 1](self->function, 1, 1, 1, 1, 1, 1, 0, self->stream, parameters,
                                      NULL),
                  "cuLaunchKernel");
-        self->ns[round & 1][round / 2] = (double)(now_ns() - began) / LAUNCHES;
+        self->began[round & 1][round / 2] = began;
+        self->ended[round & 1][round / 2] = now_ns();
         need(synchronize(self->stream), "cuStreamSynchronize");
     }
     return NULL;
 }
 
-/* The medians over rounds of the slowest thread's time for a launch, and of the differences. */
+static double ns_of(const struct thread *threads, unsigned count, int way, int round)
+{
+    uint64_t began = UINT64_MAX, ended = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (threads[i].began[way][round] < began)
+            began = threads[i].began[way][round];
+        if (threads[i].ended[way][round] > ended)
+            ended = threads[i].ended[way][round];
+    }
+    return (double)(ended - began) / LAUNCHES;
+}
+
+/* The medians over rounds of the time for a launch of each thread, and of the differences. */
 static void measure(int kind, unsigned count, const CUstream *streams, double result[3])
 {
     static struct thread threads[MOST_THREADS];
@@ -129,19 +147,20 @@ static void measure(int kind, unsigned count, const CUstream *streams, double re
     double of[3][ROUNDS];
     pthread_barrier_init(&barrier, NULL, count);
     for (unsigned i = 0; i < count; i++) {
-        threads[i] = (struct thread){&kinds[kind], functions[kind], streams[i], &barrier, {{0}}};
+        threads[i] = (struct thread){
+            .kind = &kinds[kind],
+            .function = functions[kind],
+            .stream = streams[i],
+            .barrier = &barrier,
+        };
         pthread_create(&ids[i], NULL, run, &threads[i]);
     }
     for (unsigned i = 0; i < count; i++)
         pthread_join(ids[i], NULL);
     pthread_barrier_destroy(&barrier);
     for (int round = 0; round < ROUNDS; round++) {
-        for (int way = 0; way < 2; way++) {
-            of[way][round] = 0;
-            for (unsigned i = 0; i < count; i++)
-                if (threads[i].ns[way][round] > of[way][round])
-                    of[way][round] = threads[i].ns[way][round];
-        }
+        for (int way = 0; way < 2; way++)
+            of[way][round] = ns_of(threads, count, way, round);
         of[2][round] = of[1][round] - of[0][round];
     }
     for (int i = 0; i < 3; i++)
@@ -200,21 +219,26 @@ int main(void)
     uname(&machine);
     printf("%ld CPUs, %s %s; medians of %d rounds of %d launches, in ns for a launch\n",
            sysconf(_SC_NPROCESSORS_ONLN), machine.sysname, machine.release, ROUNDS, LAUNCHES);
-    printf("%-38s %8s %8s %8s %8s\n", "parameters", "threads", "driver", "library", "more");
+    printf("%-38s %8s %8s %8s %8s %8s\n", "parameters", "threads", "driver", "library", "more",
+           "times");
     char json[4000];
     size_t used = 0;
-    for (int kind = 0; kind < KINDS; kind++)
+    for (int kind = 0; kind < KINDS; kind++) {
+        double alone = 0;
         for (unsigned count = 1; count <= MOST_THREADS; count *= 2) {
             double result[3];
             measure(kind, count, streams, result);
-            printf("%-38s %8u %8.0f %8.0f %8.0f\n", kinds[kind].name, count, result[0], result[1],
-                   result[2]);
+            alone = count == 1 ? result[1] : alone;
+            double times = count * alone / result[1];
+            printf("%-38s %8u %8.0f %8.0f %8.0f %8.2f\n", kinds[kind].name, count, result[0],
+                   result[1], result[2], times);
             used += (size_t)snprintf(
                 json + used, sizeof json - used,
                 "%s{\"parameters\": \"%s\", \"threads\": %u, \"driver_ns\": %.1f, "
-                "\"library_ns\": %.1f, \"more_ns\": %.1f}",
-                used ? ", " : "", kinds[kind].name, count, result[0], result[1], result[2]);
+                "\"library_ns\": %.1f, \"more_ns\": %.1f, \"times\": %.2f}",
+                used ? ", " : "", kinds[kind].name, count, result[0], result[1], result[2], times);
         }
+    }
     printf("{\"rows\": [%s]}\n", json);
     return 0;
 }
