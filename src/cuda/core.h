@@ -35,26 +35,28 @@ enum cuda_block_state {
     CUDA_BLOCK_STATE_COUNT
 };
 
+/* What each launch reads and writes stands first, in one line of the processor's cache. Threads
+ * that launch with the same blocks send that line to each other. */
 struct cuda_block {
-    CUdeviceptr address;
-    uint64_t bytes;                  /* as the program asked */
-    uint64_t serial;                 /* its name in the trace, from 1; small blocks have none */
+    uint8_t state;             /* enum cuda_block_state */
+    uint8_t is_small : 1;      /* in a slab, which is always resident: never moved, in no plan */
+    uint8_t is_kept : 1;       /* stays resident until it is freed */
+    uint8_t is_written : 1;    /* differs from what is in host memory, as far as known */
+    uint8_t is_placed : 1;     /* at a planned address */
+    uint8_t stays_absent : 1;  /* for life: kernels that nobody announces use it over the bus */
+    uint8_t evict_due : 1;     /* the plan evicts it as soon as no work holds it */
+    uint32_t holds;            /* works between begin and end that use it: not evicted; small: 0 */
+    uint32_t arrival;          /* number of the move that makes it resident; 0: over */
+    uint32_t newer, older;     /* in the list of resident blocks by last use; or of free ones */
+    uint64_t last_order;       /* launch order of its last use */
+    struct cuda_passages uses; /* work that used it */
     uint32_t first_unit, unit_count; /* small: the slab's number, and its slot in the slab */
-    uint8_t state;                   /* enum cuda_block_state */
-    uint8_t is_small : 1;        /* in a slab, which is always resident: never moved, in no plan */
-    uint8_t is_kept : 1;         /* stays resident until it is freed */
-    uint8_t is_written : 1;      /* differs from what is in host memory, as far as known */
-    uint8_t is_placed : 1;       /* at a planned address */
-    uint8_t stays_absent : 1;    /* for life: kernels that nobody announces use it over the bus */
-    uint8_t evict_due : 1;       /* the plan evicts it as soon as no work holds it */
-    uint32_t holds;              /* works between begin and end that use it: not evicted */
-    uint32_t arrival;            /* number of the move that makes it resident; 0: over */
+    CUdeviceptr address;
+    uint64_t bytes;              /* as the program asked */
+    uint64_t serial;             /* its name in the trace, from 1; small blocks have none */
     uint64_t move;               /* number of its newest request to the mover; 0: none */
-    uint64_t last_order;         /* launch order of its last use */
     uint64_t refused;            /* newest search for a victim in which it could not leave */
-    struct cuda_passages uses;   /* work that used it */
     struct cuda_passages before; /* work that used its addresses before it was allocated */
-    uint32_t newer, older; /* in the list of resident blocks by last use; or of free entries */
-};
+} __attribute__((aligned(64)));
 
 #endif

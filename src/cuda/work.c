@@ -56,16 +56,59 @@ struct begun { /* of one work */
     uint64_t absent_units, all_units;
     uint32_t arrival; /* newest one to wait for; 0: none */
     uint64_t leaving; /* newest eviction to wait for: of a block that is used over the bus */
-    bool has_large;   /* blocks that may move, and are in the trace */
     bool may_arrive;  /* some pages may still be on their way */
 };
 
-/* All blocks of the work once, held, in engine->scratch. */
-static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun)
+static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, struct begun *begun)
+{
+    if (!entry->arrival)
+        return;
+    if (ebb__mover_is_over(engine->mover, entry->arrival))
+        entry->arrival = 0;
+    else if (!begun->arrival || ebb__arrival_reached(entry->arrival, begun->arrival))
+        begun->arrival = entry->arrival;
+}
+
+static void note_use(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
+                     const struct begun *begun, struct cuda_block *entry)
+{
+    if (!work->is_captured && begun->stream != CUDA_NO_STREAM)
+        ebb__passages_add(&entry->uses, &engine->streams, begun->stream, engine->order);
+}
+
+/* It never moves: what begin() has to do for it is done at once. */
+static void use_small(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
+                      struct begun *begun, struct cuda_block *entry)
+{
+    entry->last_order = engine->order;
+    note_arrival(engine, entry, begun);
+    note_use(engine, work, begun, entry);
+}
+
+static void use_large(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun,
+                      uint32_t block, uint8_t access)
 {
     struct cuda_scratch *scratch = &engine->scratch;
+    struct cuda_block *entry = &engine->table.blocks[block];
+    if (!hold(engine, work, block))
+        return;
+    entry->last_order = engine->order;
+    begun->all_units += entry->unit_count;
+    if (entry->state != CUDA_BLOCK_ABSENT)
+        ebb__table_use(&engine->table, block);
+    else if (!entry->stays_absent)
+        begun->absent_units += entry->unit_count;
+    begun->may_arrive |= entry->arrival != 0;
+    if (scratch->count < CUDA_MOST_EVENTS_A_WORK)
+        ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS, access);
+    scratch->blocks[scratch->count++] = block;
+}
+
+/* All blocks of the work once. Those that may move are held, and in engine->scratch. */
+static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun)
+{
     struct cuda_near near = {0};
-    scratch->count = 0;
+    engine->scratch.count = 0;
     for (size_t i = 0; i < work->use_count; i++) {
         uint32_t block = ebb__cuda_find_near(engine, work->uses[i].address, &near);
         struct cuda_block *entry = &engine->table.blocks[block];
@@ -75,22 +118,12 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
             entry->is_written = 1;
         if (work->is_captured)
             entry->is_kept = 1;
-        if (entry->last_order == engine->order || !hold(engine, work, block))
+        if (entry->last_order == engine->order)
             continue;
-        entry->last_order = engine->order;
-        if (!entry->is_small) {
-            begun->all_units += entry->unit_count;
-            begun->has_large = true;
-            if (entry->state != CUDA_BLOCK_ABSENT)
-                ebb__table_use(&engine->table, block);
-            else if (!entry->stays_absent)
-                begun->absent_units += entry->unit_count;
-        }
-        begun->may_arrive |= entry->arrival != 0;
-        if (!entry->is_small && scratch->count < CUDA_MOST_EVENTS_A_WORK)
-            ebb__cuda_event(&scratch->events[scratch->count], entry, EBB_EVENT_ACCESS,
-                            work->uses[i].access);
-        scratch->blocks[scratch->count++] = block;
+        if (entry->is_small)
+            use_small(engine, work, begun, entry);
+        else
+            use_large(engine, work, begun, block, work->uses[i].access);
     }
 }
 
@@ -98,13 +131,12 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
 static void step_uses(struct ebb_cuda *engine, struct begun *begun)
 {
     const struct cuda_scratch *scratch = &engine->scratch;
-    if (!engine->plan.has_script || !begun->has_large)
+    if (!engine->plan.has_script || !scratch->count)
         return; /* nobody asks for it */
     begun->absent_units = 0;
     begun->may_arrive = true;
     for (uint32_t i = 0; i < scratch->count && i < CUDA_MOST_EVENTS_A_WORK; i++)
-        if (!engine->table.blocks[scratch->blocks[i]].is_small)
-            ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
+        ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
     for (uint32_t i = 0; i < scratch->count; i++) {
         const struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
         if (entry->state == CUDA_BLOCK_ABSENT && !entry->stays_absent)
@@ -131,16 +163,6 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
     return fits;
 }
 
-static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, struct begun *begun)
-{
-    if (!entry->arrival)
-        return;
-    if (ebb__mover_is_over(engine->mover, entry->arrival))
-        entry->arrival = 0;
-    else if (!begun->arrival || ebb__arrival_reached(entry->arrival, begun->arrival))
-        begun->arrival = entry->arrival;
-}
-
 /* While kernels use what they do not name, nothing moves; others use only what does not move. */
 static bool is_trusting(const struct ebb_cuda *engine)
 {
@@ -160,7 +182,7 @@ static void fetch_stray(struct ebb_cuda *engine, uint32_t block)
     struct cuda_block *entry = &engine->table.blocks[block];
     if (entry->is_kept && is_trusting(engine))
         return; /* kernels that nobody announces may use it */
-    if (!entry->is_small && !entry->arrival && entry->state == CUDA_BLOCK_RESIDENT &&
+    if (!entry->arrival && entry->state == CUDA_BLOCK_RESIDENT &&
         ebb__mover_is_stray(engine->mover, entry->first_unit, entry->unit_count))
         ebb__room_fetch_stray(&engine->room, block);
 }
@@ -253,19 +275,13 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
                       const struct begun *begun)
 {
     struct cuda_scratch *scratch = &engine->scratch;
-    uint32_t count = scratch->count, kept = 0;
-    for (uint32_t i = 0; i < count && !work->is_captured && begun->stream != CUDA_NO_STREAM; i++)
-        ebb__passages_add(&engine->table.blocks[scratch->blocks[i]].uses, &engine->streams,
-                          begun->stream, engine->order);
-    for (uint32_t i = 0; i < count && begun->has_large; i++) {
-        if (engine->table.blocks[scratch->blocks[i]].is_small)
-            continue;
-        if (kept != i && i < CUDA_MOST_EVENTS_A_WORK)
-            scratch->events[kept] = scratch->events[i];
-        kept += i < CUDA_MOST_EVENTS_A_WORK;
-    }
+    uint32_t count = scratch->count;
+    for (uint32_t i = 0; i < count; i++)
+        note_use(engine, work, begun, &engine->table.blocks[scratch->blocks[i]]);
+    if (count > CUDA_MOST_EVENTS_A_WORK)
+        count = CUDA_MOST_EVENTS_A_WORK;
     ebb__cuda_note_plan(engine);
-    ebb__clock_work_begin(engine->clock, work->stream, scratch->events, kept, !work->is_captured);
+    ebb__clock_work_begin(engine->clock, work->stream, scratch->events, count, !work->is_captured);
 }
 
 /* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
