@@ -49,6 +49,7 @@ struct fake_settings {
     size_t page_bytes;   /* granularity of residency */
     uint64_t seed;
     unsigned lazy_us;   /* longest pause of a device that nobody waits for */
+    uint64_t launch_ns; /* that each launch keeps its thread busy */
     bool fast;          /* operations run at once, where nothing is before them */
     bool host_waits;    /* a prefetch to the host returns when it is done, as measured on a card */
     bool races;         /* accesses without an order between them are violations */

@@ -4,6 +4,7 @@
 #include "fake.h"
 #include <setjmp.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct kernel_op {
     struct op op;
@@ -161,9 +162,23 @@ void fake_kernel_params(const struct op *op, CUDA_KERNEL_NODE_PARAMS *params, vo
         pointers[i] = (void *)(uintptr_t)(kernel->parameters + kernel->function->offsets[i]);
 }
 
+/* What a real driver's launch takes of its thread, if a benchmark asks for it. */
+static void spend(uint64_t ns)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t began = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec, at = began;
+    while (at - began < ns) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        at = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    }
+}
+
 static CUresult start(const void *handle, const struct launch *launch, CUstream handle_stream)
 {
     CUcontext context;
+    if (fake_set.launch_ns)
+        spend(fake_set.launch_ns);
     TRY(fake_usable(&context));
     struct CUstream_st *stream;
     TRY(fake_stream_of(handle_stream, context, &stream));

@@ -66,6 +66,7 @@ void fake_settings_read(void)
     fake_set.page_bytes = bytes_of("FAKECUDA_PAGE", 64 << 10);
     fake_set.seed = (uint64_t)number_of("FAKECUDA_SEED", 1);
     fake_set.lazy_us = (unsigned)number_of("FAKECUDA_LAZY_US", 200);
+    fake_set.launch_ns = (uint64_t)number_of("FAKECUDA_LAUNCH_NS", 0);
     fake_set.fast = number_of("FAKECUDA_FAST", 0);
     fake_set.host_waits = number_of("FAKECUDA_HOST_WAITS", 1);
     fake_set.races = number_of("FAKECUDA_RACES", 0) && !fake_set.fast;
