@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The fake CUDA driver: programs pass on it under many schedules, and planted errors are found.
 
-FAKECUDA_SEEDS is the number of schedules for each program (default 12). A failing case names its
+FAKECUDA_SEEDS is the number of schedules for each program (default 6). A failing case names its
 seed, so that it can be run again by hand.
 """
 import json
@@ -15,7 +15,7 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build/dev/bin")
 FAKE = os.path.join(os.path.dirname(BIN), "tests/fakecuda")
-SEEDS = int(os.environ.get("FAKECUDA_SEEDS", "12"))
+SEEDS = int(os.environ.get("FAKECUDA_SEEDS", "6"))
 VIOLATED, DIFFERS, FAILED = 86, 1, 3  # exit codes: of the fake, of programs
 
 

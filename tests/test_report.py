@@ -47,8 +47,8 @@ class Reported(unittest.TestCase):
         cls.said.clear()
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        cls.trace = cls.write("secret-name.csv", training())
-        cls.larger = cls.write("larger.csv", training(layers=10))
+        cls.trace = cls.write("secret-name.csv", training(layers=6))
+        cls.larger = cls.write("larger.csv", training(layers=8))
         lane = {"bytes_per_second": 20e9, "fixed_ns": 1000}
         cls.machine = cls.write("fast.json", json.dumps(
             {"schema": "ebb.machine/1", "name": "quick", "out": lane, "in": lane, "duplex": True}))
