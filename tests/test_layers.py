@@ -178,7 +178,7 @@ def calls_upwards(root):
 ORDER = {
     "src/model": [
         "access_clock derive detect lost operations recurrence serials stages units",
-        "instances landmark parts steps stream twins",
+        "instances landmark parts reblock steps stream",
         "build slots windows",
         "coarse properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",

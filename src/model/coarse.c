@@ -69,8 +69,8 @@ static bool list_touches(struct coarsener *c, const struct ebb_model_block *bloc
         const struct ebb_model_access *access = &c->model->accesses[block->first_access + i];
         struct touch made = {slice_of(c, access->tick), access->access, access->held,
                              c->model->events[access->tick].clock};
-        struct touch *last = &c->touches.items[c->touches.count - 1];
-        if (c->touches.count && last->slice == made.slice) {
+        struct touch *last = c->touches.count ? &c->touches.items[c->touches.count - 1] : NULL;
+        if (last && last->slice == made.slice) {
             last->access = last->access == made.access ? made.access : EBB_ACCESS_UNKNOWN;
             last->clock |= made.clock;
         } else if (!ebb_vec_push(&c->touches, made)) {

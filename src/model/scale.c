@@ -3,7 +3,7 @@
  * which blocks are large enough to be managed, or in which order they are allocated. */
 #include "scale.h"
 
-#include "twins.h"
+#include "reblock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +22,7 @@ struct scaling {
     const struct ebb_model *model;
     uint32_t *blocks; /* of the model's allocations, in order */
     size_t allocs;
+    uint64_t least;        /* the smallest size of these */
     const uint64_t *sizes; /* of the new run */
     uint64_t *sorted;
     size_t count;
@@ -150,83 +151,10 @@ static void *copy_of(const void *items, size_t bytes)
     return copy;
 }
 
-/* Kept ticks before each tick, [tick_count] for all; NULL: out of memory. */
-static uint32_t *count_kept(const struct ebb_model *model, const uint8_t *lacking)
-{
-    uint32_t *before = calloc(model->tick_count + 1u, sizeof *before);
-    for (uint32_t i = 0; before && i < model->tick_count; i++) {
-        uint32_t block = model->events[i].block;
-        before[i + 1] = before[i] + !(block < model->block_count && lacking[block]);
-    }
-    return before;
-}
-
-/* The ticks that are kept of `span` from `tick` on. */
-static uint32_t kept_span(const uint32_t *before, uint32_t ticks, uint32_t tick, uint32_t span)
-{
-    uint32_t turns = span / ticks, end = (tick + span) % ticks, kept = before[end] - before[tick];
-    if (end < tick)
-        kept = before[ticks] - before[tick] + before[end];
-    return turns * before[ticks] + kept;
-}
-
-/* Removes the blocks that the new run does not allocate, with their events. */
-static bool remove_lacking(struct ebb_model *model, const uint8_t *lacking)
-{
-    uint32_t *before = count_kept(model, lacking);
-    uint32_t *place = calloc(model->block_count + 1u, sizeof *place);
-    uint32_t blocks = 0, accesses = 0, ticks = model->tick_count;
-    for (uint32_t i = 0; before && place && i < model->block_count; i++) {
-        struct ebb_model_block block = model->blocks[i];
-        if (lacking[i])
-            continue;
-        for (uint32_t k = 0; k < block.access_count; k++) {
-            struct ebb_model_access access = model->accesses[block.first_access + k];
-            access.tick = before[access.tick];
-            model->accesses[accesses + k] = access;
-        }
-        block.first_access = accesses;
-        accesses += block.access_count;
-        if (block.alloc_tick == EBB_TICK_NONE) {
-            block.span_ticks = before[ticks];
-        } else {
-            block.span_ticks = kept_span(before, ticks, block.alloc_tick, block.span_ticks);
-            block.alloc_tick = before[block.alloc_tick];
-            block.free_tick = before[block.free_tick];
-        }
-        place[i] = blocks;
-        model->blocks[blocks++] = block;
-    }
-    for (uint32_t i = 0; before && place && i < ticks; i++) {
-        struct ebb_model_event event = model->events[i];
-        if (before[i + 1] == before[i])
-            continue;
-        if (event.block < model->block_count)
-            event.block = place[event.block];
-        model->events[before[i]] = event;
-        model->time_ns[before[i]] = model->time_ns[i];
-    }
-    bool good = before && place;
-    for (uint32_t i = 0; good && i < model->mark_count; i++)
-        model->marks[i].tick = before[model->marks[i].tick];
-    if (good) {
-        model->time_ns[before[ticks]] = model->time_ns[ticks];
-        model->tick_count = before[ticks];
-        model->block_count = blocks;
-        model->access_count = accesses;
-    }
-    free(before);
-    free(place);
-    return good;
-}
-
 /* True if a block of this size was too small to be managed in the run that the model is of. */
 static bool was_small(const struct scaling *scaling, uint64_t size)
 {
-    uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < scaling->allocs; i++)
-        least = size_of(scaling, i) < least ? size_of(scaling, i) : least;
-    return scaling->ratio > 1 && (double)size < (double)least * scaling->ratio;
+    return scaling->ratio > 1 && (double)size < (double)scaling->least * scaling->ratio;
 }
 
 /* The index behind those small allocations that follow the last one that was found. None counts if
@@ -268,55 +196,29 @@ static size_t list_twins(const struct scaling *scaling, struct ebb_model_twin *t
     return listed;
 }
 
-/* Blocks that are large enough to be managed with this batch only. */
-static enum ebb_status add_twins(const struct scaling *scaling, struct ebb_model *scaled)
-{
-    size_t most = scaling->allocs / TWINS_DIVISOR;
-    struct ebb_model_twin *twins = calloc(most + 1, sizeof *twins);
-    if (!twins)
-        return EBB_ERR_MEMORY;
-    size_t count = list_twins(scaling, twins, most);
-    enum ebb_status status = count ? ebb__model_add_twins(scaled, twins, count) : EBB_OK;
-    free(twins);
-    return status;
-}
-
 static enum ebb_status make(const struct scaling *scaling, struct ebb_model *scaled)
 {
     const struct ebb_model *model = scaling->model;
-    struct ebb_model made = {
-        .tick_count = model->tick_count,
-        .block_count = model->block_count,
-        .access_count = model->access_count,
-        .has_accesses = model->has_accesses,
-        .unordered = model->unordered,
-        .slack_bytes = (uint64_t)((double)model->slack_bytes * scaling->ratio),
-    };
-    made.events = copy_of(model->events, model->tick_count * sizeof *model->events);
-    made.time_ns = copy_of(model->time_ns, (model->tick_count + 1u) * sizeof *model->time_ns);
-    made.blocks = copy_of(model->blocks, model->block_count * sizeof *model->blocks);
-    made.accesses = copy_of(model->accesses, model->access_count * sizeof *model->accesses);
-    if (model->mark_count)
-        made.marks = copy_of(model->marks, model->mark_count * sizeof *model->marks);
-    made.mark_count = model->mark_count;
-    uint8_t *lacking = calloc(model->block_count + scaling->allocs + 1u, 1); /* none of the twins */
-    if (!made.events || !made.time_ns || !made.blocks || !made.accesses || !lacking ||
-        (made.mark_count && !made.marks)) {
-        free(lacking);
-        ebb__model_fini(&made);
-        return EBB_ERR_MEMORY;
+    size_t most = scaling->allocs / TWINS_DIVISOR;
+    struct ebb_model_twin *twins = calloc(most + 1, sizeof *twins);
+    uint64_t *sizes = calloc(model->block_count + 1u, sizeof *sizes);
+    struct ebb_model made = {0};
+    enum ebb_status status = EBB_ERR_MEMORY;
+    if (twins && sizes) {
+        for (uint32_t i = 0; i < model->block_count; i++)
+            sizes[i] = model->blocks[i].size_bytes;
+        for (size_t i = 0; i < scaling->allocs; i++)
+            sizes[scaling->blocks[i]] = scaling->at[i] ? scaling->sizes[scaling->at[i] - 1] : 0;
+        status = ebb__model_reblock(model, sizes, twins, list_twins(scaling, twins, most), &made);
     }
+    free(twins);
+    free(sizes);
+    if (status)
+        return status;
     for (uint32_t i = 0; i <= made.tick_count; i++)
-        made.time_ns[i] = (uint64_t)((double)model->time_ns[i] * scaling->ratio);
-    for (size_t i = 0; i < scaling->allocs; i++) {
-        lacking[scaling->blocks[i]] = !scaling->at[i];
-        if (scaling->at[i])
-            made.blocks[scaling->blocks[i]].size_bytes = scaling->sizes[scaling->at[i] - 1];
-    }
-    enum ebb_status status = add_twins(scaling, &made);
-    if (!status)
-        status = remove_lacking(&made, lacking) ? ebb__model_derive(&made, NULL) : EBB_ERR_MEMORY;
-    free(lacking);
+        made.time_ns[i] = (uint64_t)((double)made.time_ns[i] * scaling->ratio);
+    made.slack_bytes = (uint64_t)((double)made.slack_bytes * scaling->ratio);
+    status = ebb__model_derive(&made, NULL);
     if (status)
         ebb__model_fini(&made);
     else
@@ -331,6 +233,10 @@ static size_t list_allocs(struct scaling *scaling)
         if (model->events[tick].kind == EBB_EVENT_ALLOC &&
             !model->blocks[model->events[tick].block].part_count)
             scaling->blocks[scaling->allocs++] = model->events[tick].block;
+    scaling->least = UINT64_MAX;
+    for (size_t i = 0; i < scaling->allocs; i++)
+        if (size_of(scaling, i) < scaling->least)
+            scaling->least = size_of(scaling, i);
     return scaling->allocs;
 }
 
