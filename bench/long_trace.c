@@ -135,6 +135,14 @@ static void release(struct generator *generator)
         drop(generator, generator->held[i], generator->sizes[i]);
 }
 
+/* Iterations that can be found at last. */
+static void end_with_steps(struct generator *generator)
+{
+    release(generator);
+    for (int i = 0; i < TAIL_STEPS; i++)
+        step(generator);
+}
+
 static void make_steps(struct generator *generator, uint64_t events)
 {
     while (generator->count < events)
@@ -146,9 +154,7 @@ static void make_random(struct generator *generator, uint64_t events)
     hold(generator);
     while (generator->count < events)
         replace(generator);
-    release(generator);
-    for (int i = 0; i < TAIL_STEPS; i++)
-        step(generator);
+    end_with_steps(generator);
 }
 
 static void make_whole(struct generator *generator, uint64_t events)
@@ -179,9 +185,7 @@ static void make_strange(struct generator *generator, uint64_t events)
     hold(generator);
     while (generator->count < events)
         use_any(generator);
-    release(generator);
-    for (int i = 0; i < TAIL_STEPS; i++)
-        step(generator);
+    end_with_steps(generator);
 }
 
 static const struct {

@@ -68,9 +68,11 @@ static void put_forecast(FILE *out, const struct ebb_report_run *run)
     if (run->is_coarse)
         fprintf(out,
                 "<p class='note'>The iteration has %u events, so the forecast plans its blocks in "
-                "groups, which is less exact. The page shows no plan; for one, give <code>ebb "
-                "report --budget B</code>.</p>\n",
-                run->source.analysis->model.tick_count);
+                "groups, which is less exact.%s</p>\n",
+                run->source.analysis->model.tick_count,
+                run->has_plan ? ""
+                              : " The page shows no plan; for one, give <code>ebb report --budget "
+                                "B</code>.");
     if (ebb__report_sentence(run, sentence, sizeof sentence)) {
         fputs("<p>Type next:</p><pre class='next'><code>", out);
         ebb__escape_html(out, sentence);

@@ -4,7 +4,6 @@
 #include "fake.h"
 #include <setjmp.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct kernel_op {
     struct op op;
@@ -165,13 +164,9 @@ void fake_kernel_params(const struct op *op, CUDA_KERNEL_NODE_PARAMS *params, vo
 /* What a real driver's launch takes of its thread, if a benchmark asks for it. */
 static void spend(uint64_t ns)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t began = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec, at = began;
-    while (at - began < ns) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        at = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-    }
+    uint64_t began = fake_clock_ns();
+    while (fake_clock_ns() - began < ns)
+        ;
 }
 
 static CUresult start(const void *handle, const struct launch *launch, CUstream handle_stream)
