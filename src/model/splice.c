@@ -4,8 +4,8 @@
  * time between them. A block that the observed iteration allocated corresponds to
  * the one of the same rank in the new iteration. One of the iteration before corresponds to one of
  * the iteration before the new one. All others are the same block in both.
- * If uses are announced, it is the observed iteration that tells the times: events of a device that
- * is not observed have the times of calls, which run ahead.
+ * If uses are announced, the observed iteration tells the times. Events of a device that is not
+ * observed have those of calls, which run ahead.
  * Fails for blocks that a phrase replaces: accesses to them are dropped. O(events). */
 #include "splice.h"
 

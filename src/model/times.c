@@ -1,9 +1,9 @@
 /* The times of a model: medians over iterations, so that a disturbed one has no influence.
  *
- * If uses are announced, no iteration is untraced in the sense that it shows more of the times. On a
- * device it shows less: its events have the times of calls, which run ahead. So announced uses take
- * their times from iterations that agree event by event. Those that tell the ends of uses, as a
- * device does while it is observed, agree only with each other. */
+ * Where uses are announced, an iteration that is not observed is no better. On a device it is
+ * worse, as its events have the times of calls, which run ahead. So the times are those of
+ * iterations that agree event by event. A device tells the ends of uses only while it is observed,
+ * so iterations that do agree only with each other. */
 #include "times.h"
 
 #include "base/order.h"
