@@ -324,6 +324,34 @@ static void untimed_works_have_the_time_of_the_call(void **state)
     finish(&rig);
 }
 
+/* More works without uses than the clock has places: those that come later are timed. */
+static void works_without_uses_leave_no_trace(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    CUstream stream = (CUstream)(uintptr_t)1;
+    for (unsigned i = 0; i < 10000; i++) {
+        ebb__clock_work_begin(rig.clock, stream, NULL, 0, true);
+        ebb__clock_work_end(rig.clock, stream, true);
+        if (i % 100 == 0)
+            advance(&rig, 0);
+    }
+    assert_int_equal(rig.count, 0);
+    launch(&rig, 1, 100, 1, 0);
+    ebb__clock_work_begin(rig.clock, stream, NULL, 0, true);
+    device.ends_ns[1] = rig.began_ns + 200 * MS;
+    ebb__clock_work_end(rig.clock, stream, true);
+    launch(&rig, 1, 300, 2, 0);
+    advance(&rig, 1000);
+    expect_at(&rig, 0, EBB_EVENT_ACCESS, 1, false, 0);
+    expect_at(&rig, 1, EBB_EVENT_ACCESS, 1, true, 100);
+    expect_at(&rig, 2, EBB_EVENT_ACCESS, 2, false, 200);
+    expect_at(&rig, 3, EBB_EVENT_ACCESS, 2, true, 300);
+    ebb__clock_observe(rig.clock, false);
+    assert_true(ebb__clock_drain(rig.clock) == UINT64_MAX);
+    finish(&rig);
+}
+
 /* Two threads are between begin and end of their launches. */
 static void launches_interleave(void **state)
 {
@@ -412,6 +440,190 @@ static void a_driver_without_times_is_served(void **state)
     finish(&rig);
 }
 
+/* ---- stalls ---------------------------------------------------------------------------------- */
+
+/* A stream that comes to a wait when its work has ended, and passes it at `until_ms`. */
+static void stand_still(struct rig *rig, unsigned stream, uint64_t until_ms)
+{
+    uint32_t stall = ebb__clock_stall_begin(rig->clock, (CUstream)(uintptr_t)stream);
+    assert_true(stall != CLOCK_NO_STALL);
+    if (until_ms)
+        device.ends_ns[stream] = rig->began_ns + until_ms * MS;
+    ebb__clock_stall_end(rig->clock, stall);
+}
+
+/* A kernel that waits before it begins. */
+static void launch_late(struct rig *rig, unsigned stream, uint64_t until_ms, uint64_t end_ms,
+                        uint64_t block)
+{
+    const struct ebb_event use = use_of(block);
+    CUstream handle = (CUstream)(uintptr_t)stream;
+    ebb__clock_work_begin(rig->clock, handle, &use, 1, true);
+    stand_still(rig, stream, until_ms);
+    device.ends_ns[stream] = rig->began_ns + end_ms * MS;
+    ebb__clock_work_end(rig->clock, handle, true);
+}
+
+static uint64_t stalled_ms(const struct rig *rig)
+{
+    return (atomic_load(&rig->ring->counters.stall_ns) + MS / 2) / MS;
+}
+
+/* EBB_MARK_WAIT of that length. */
+static void expect_wait(struct rig *rig, size_t at, uint64_t ms, uint64_t end_ms)
+{
+    expect_at(rig, at, EBB_EVENT_MARK, 0, false, end_ms);
+    assert_int_equal(rig->taken[at].mark, EBB_MARK_WAIT);
+    assert_in_range(rig->taken[at].size_bytes, ms * MS - MS / 10, ms * MS + MS / 10);
+}
+
+/* The wait has its place before the uses, and the work begins behind it. */
+static void a_stall_is_no_work(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    launch(&rig, 1, 100, 1, 0);
+    launch_late(&rig, 1, 300, 400, 2);
+    event(&rig, EBB_EVENT_FREE, 1);
+    advance(&rig, 200);
+    expect_at(&rig, 1, EBB_EVENT_ACCESS, 1, true, 100);
+    assert_int_equal(rig.count, 2); /* the second work stands still */
+    assert_int_equal(stalled_ms(&rig), 0);
+    advance(&rig, 350);
+    expect_wait(&rig, 2, 200, 300);
+    expect_at(&rig, 3, EBB_EVENT_ACCESS, 2, false, 300);
+    expect_at(&rig, 4, EBB_EVENT_FREE, 1, false, 300);
+    assert_int_equal(stalled_ms(&rig), 200);
+    advance(&rig, 500);
+    expect_at(&rig, 5, EBB_EVENT_ACCESS, 2, true, 400);
+    assert_int_equal(rig.count, 6);
+    finish(&rig);
+}
+
+/* The host waited while the device had work: nothing was lost. */
+static void a_wait_of_the_host_is_no_stall(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    launch(&rig, 1, 200, 1, 0);
+    launch_late(&rig, 1, 0, 300, 2);
+    advance(&rig, 1000);
+    expect_at(&rig, 1, EBB_EVENT_ACCESS, 1, true, 200);
+    expect_at(&rig, 2, EBB_EVENT_ACCESS, 2, false, 200);
+    expect_at(&rig, 3, EBB_EVENT_ACCESS, 2, true, 300);
+    assert_int_equal(rig.count, 4);
+    assert_int_equal(stalled_ms(&rig), 0);
+    finish(&rig);
+}
+
+/* Nothing is observed: stalls are counted all the same, and the ring does not tell them. */
+static void unobserved_stalls_are_counted(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    ebb__clock_observe(rig.clock, false);
+    advance(&rig, 0);
+    launch(&rig, 1, 100, 1, 0);
+    device.ends_ns[1] = rig.began_ns + 100 * MS;
+    launch_late(&rig, 1, 300, 400, 2);
+    take(&rig);
+    assert_int_equal(rig.count, 2);
+    advance(&rig, 200);
+    assert_int_equal(stalled_ms(&rig), 0);
+    uint64_t next_ns = ebb__clock_drain(rig.clock);
+    assert_in_range(next_ns, 0, 5 * MS); /* it is looked at again */
+    nanosleep(&(struct timespec){.tv_nsec = 5 * MS}, NULL);
+    advance(&rig, 301);
+    assert_int_equal(stalled_ms(&rig), 200);
+    assert_int_equal(rig.count, 2);
+    assert_true(ebb__clock_drain(rig.clock) == UINT64_MAX);
+    finish(&rig);
+}
+
+/* Two streams stand still at the same time, which counts once. What one of them did while the other
+ * one stood still is not lost for the ring. */
+static void stalls_of_two_streams(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    launch(&rig, 1, 100, 1, 0);
+    launch(&rig, 2, 250, 2, 0);
+    launch_late(&rig, 1, 300, 600, 3);
+    launch_late(&rig, 2, 350, 700, 4);
+    advance(&rig, 1000);
+    expect_at(&rig, 2, EBB_EVENT_ACCESS, 1, true, 100);
+    expect_at(&rig, 3, EBB_EVENT_ACCESS, 2, true, 250);
+    expect_wait(&rig, 4, 50, 300);
+    expect_at(&rig, 5, EBB_EVENT_ACCESS, 3, false, 300);
+    expect_wait(&rig, 6, 50, 350);
+    expect_at(&rig, 7, EBB_EVENT_ACCESS, 4, false, 350);
+    assert_int_equal(stalled_ms(&rig), 250);
+    finish(&rig);
+}
+
+/* Another thread queues work on the stream meanwhile; an event cannot be had; the work is not
+ * queued; no stream. */
+static void stalls_that_are_none(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    CUstream stream = (CUstream)(uintptr_t)1;
+    uint32_t stall = ebb__clock_stall_begin(rig.clock, stream);
+    launch(&rig, 1, 100, 1, 0);
+    ebb__clock_stall_end(rig.clock, stall);
+    device.refused = 1;
+    assert_int_equal(ebb__clock_stall_begin(rig.clock, stream), CLOCK_NO_STALL);
+    ebb__clock_stall_end(rig.clock, CLOCK_NO_STALL);
+    stall = ebb__clock_stall_begin(rig.clock, stream);
+    device.refused = 1;
+    device.ends_ns[1] = rig.began_ns + 200 * MS;
+    ebb__clock_stall_end(rig.clock, stall);
+    assert_int_equal(ebb__clock_stall_begin(rig.clock, EBB_CUDA_NO_STREAM), CLOCK_NO_STALL);
+    advance(&rig, 500);
+    assert_int_equal(stalled_ms(&rig), 0);
+    const struct ebb_event use = use_of(2);
+    ebb__clock_work_begin(rig.clock, stream, &use, 1, true);
+    stand_still(&rig, 1, 300);
+    ebb__clock_work_end(rig.clock, stream, false);
+    advance(&rig, 500);
+    assert_int_equal(stalled_ms(&rig), 100); /* that time is lost all the same */
+    expect_at(&rig, 2, EBB_EVENT_ACCESS, 2, false, 100);
+    assert_int_equal(rig.count, 3);
+    finish(&rig);
+}
+
+/* The device stands still for ever: the places for stalls are used up, and come back. */
+static void many_stalls_wait(void **state)
+{
+    (void)state;
+    struct rig rig = begin();
+    ebb__clock_observe(rig.clock, false);
+    advance(&rig, 0);
+    device.ends_ns[1] = rig.began_ns + 100 * MS;
+    unsigned most = 0;
+    for (unsigned round = 0; round < 4; round++) {
+        unsigned timed = 0;
+        for (unsigned i = 0; i < 3000; i++) {
+            uint32_t stall = ebb__clock_stall_begin(rig.clock, (CUstream)(uintptr_t)1);
+            timed += stall != CLOCK_NO_STALL;
+            ebb__clock_stall_end(rig.clock, stall);
+        }
+        assert_in_range(timed, 500, 2999);
+        assert_true(round == 0 || timed == most);
+        most = timed;
+        nanosleep(&(struct timespec){.tv_nsec = 5 * MS}, NULL);
+        advance(&rig, 1000);
+    }
+    assert_int_equal(stalled_ms(&rig), 0);
+    stand_still(&rig, 1, 2000); /* one is left when the context goes */
+    device.is_gone = true;
+    ebb__clock_abandon(rig.clock);
+    assert_int_equal(ebb__clock_stall_begin(rig.clock, (CUstream)(uintptr_t)1), CLOCK_NO_STALL);
+    ebb__clock_destroy(rig.clock);
+    free(rig.taken);
+    free(rig.ring);
+}
+
 struct threads {
     struct rig *rig;
     pthread_mutex_t engine;
@@ -438,6 +650,9 @@ static void *launch_many(void *context)
         pthread_mutex_lock(&threads->engine);
         ebb__clock_work_begin(threads->rig->clock, stream, uses, 2, true);
         pthread_mutex_unlock(&threads->engine);
+        if (i % 3 == 0)
+            ebb__clock_stall_end(threads->rig->clock,
+                                 ebb__clock_stall_begin(threads->rig->clock, stream));
         pthread_mutex_lock(&threads->engine);
         device.ends_ns[(uintptr_t)stream] = ebb__now_ns() + 5000;
         ebb__clock_work_end(threads->rig->clock, stream, i % 50 != 0);
@@ -496,10 +711,17 @@ int main(void)
         cmocka_unit_test(unobserved_events_are_written_at_once),
         cmocka_unit_test(order_is_kept_when_observing_ends),
         cmocka_unit_test(untimed_works_have_the_time_of_the_call),
+        cmocka_unit_test(works_without_uses_leave_no_trace),
         cmocka_unit_test(launches_interleave),
         cmocka_unit_test(a_full_queue_is_written_untimed),
         cmocka_unit_test(an_abandoned_clock_calls_nothing),
         cmocka_unit_test(a_driver_without_times_is_served),
+        cmocka_unit_test(a_stall_is_no_work),
+        cmocka_unit_test(a_wait_of_the_host_is_no_stall),
+        cmocka_unit_test(unobserved_stalls_are_counted),
+        cmocka_unit_test(stalls_of_two_streams),
+        cmocka_unit_test(stalls_that_are_none),
+        cmocka_unit_test(many_stalls_wait),
         cmocka_unit_test(threads_share_the_clock),
     };
     return cmocka_run_group_tests_name("clock of a device", tests, NULL, NULL);

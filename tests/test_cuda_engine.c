@@ -385,6 +385,131 @@ static void test_what_is_owed_is_waited_for_once(void **state)
     assert_int_equal(rig_child(settings, owed_body, NULL, 60), 0);
 }
 
+/* ---- stalls ---------------------------------------------------------------------------------- */
+
+/* Moves take 1 ms a MiB, and kernels 20 ms. */
+static const char *const slow_settings[] = {"FAKECUDA_FAST=1", "FAKECUDA_KERNEL_US=20000",
+                                            "FAKECUDA_MOVE_US=1000", "FAKECUDA_BUDGET=16M", NULL};
+
+static uint64_t stalled_ms(struct rig *rig)
+{
+    RIG_OK(rig->call.cuCtxSynchronize());
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* it is seen */
+    return atomic_load(&rig->ring->counters.stall_ns) / 1000000;
+}
+
+/* What the ring tells: the waits, and what all of it took without them, from the first use on. */
+static void read_waits(struct rig *rig, unsigned *waits, uint64_t *waited_ms, uint64_t *rest_ms)
+{
+    static struct ebb_event events[1000];
+    size_t count = ebb__ring_read(rig->ring, events, 1000), first = count, last = 0;
+    uint64_t waited_ns = 0, before_ns = 0;
+    *waits = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == EBB_EVENT_ACCESS && first == count)
+            first = i;
+        if (events[i].kind == EBB_EVENT_ACCESS)
+            last = i;
+        if (events[i].kind != EBB_EVENT_MARK || events[i].mark != EBB_MARK_WAIT)
+            continue;
+        RIG_MUST(events[i + 1].kind == EBB_EVENT_ACCESS &&
+                 events[i + 1].time_ns == events[i].time_ns);
+        waited_ns += events[i].size_bytes;
+        before_ns += first == count ? events[i].size_bytes : 0;
+        ++*waits;
+    }
+    RIG_MUST(last > first);
+    *waited_ms = waited_ns / 1000000;
+    *rest_ms = (events[last].time_ns - events[first].time_ns + before_ns - waited_ns) / 1000000;
+}
+
+/* Three blocks in turn, with room for two. Each use waits until one has left and one has come. */
+static void stall_body(void *backing)
+{
+    struct rig rig;
+    struct known known[3];
+    unsigned waits;
+    uint64_t waited_ms, rest_ms;
+    rig_init(&rig, 16 * MIB);
+    rig.config.backing = *(enum ebb_cuda_backing_kind *)backing;
+    rig_start(&rig);
+    RIG_OK(rig.call.cuModuleLoadData(&rig.module, &program_image));
+    CUstream stream = new_stream(&rig);
+    ebb__cuda_set_trace(rig.engine, EBB_OBSERVE_ALWAYS, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 6 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    uint64_t before_ms = stalled_ms(&rig);
+    read_waits(&rig, &waits, &waited_ms, &rest_ms);
+    for (unsigned i = 0; i < 6; i++)
+        known_fill(&rig, &known[i % 3], stream, i);
+    uint64_t ms = stalled_ms(&rig) - before_ms;
+    read_waits(&rig, &waits, &waited_ms, &rest_ms);
+    RIG_MUST(waits == 6);
+    RIG_MUST(ms >= 5 * 6 && ms < 1000); /* 6 to come, and 6 to leave if nothing ran meanwhile */
+    RIG_MUST(waited_ms + 2 >= ms && waited_ms <= ms + 2);
+    RIG_MUST(rest_ms >= 119 && rest_ms < 1000); /* a machine with other work is slow */
+    /* The block comes while a kernel runs that does not need it. */
+    before_ms = stalled_ms(&rig);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "pause"), stream, NULL, NULL, 0, false));
+    known_fill(&rig, &known[0], stream, 7);
+    ms = stalled_ms(&rig) - before_ms;
+    read_waits(&rig, &waits, &waited_ms, &rest_ms);
+    RIG_MUST(ms < 50 && waited_ms < 50);
+    rig_stop(&rig);
+}
+
+static CUresult (*record_event)(CUevent, CUstream);
+static CUstream captured;
+static unsigned recorded, records;
+
+static CUresult note_record(CUevent event, CUstream stream)
+{
+    records++;
+    recorded += stream == captured;
+    return record_event(event, stream);
+}
+
+/* A stream that is being captured gets no timing event, although the host waits for its block. */
+static void captured_body(void *unused)
+{
+    struct rig rig;
+    struct known known[3];
+    CUgraph graph;
+    (void)unused;
+    rig_init(&rig, 16 * MIB);
+    rig.config.backing = EBB_CUDA_VMM_TRUSTING;
+    record_event = rig.driver.cuEventRecord;
+    rig.driver.cuEventRecord = note_record;
+    rig_start(&rig);
+    RIG_OK(rig.call.cuModuleLoadData(&rig.module, &program_image));
+    CUstream stream = new_stream(&rig);
+    captured = new_stream(&rig);
+    ebb__cuda_set_trace(rig.engine, EBB_OBSERVE_ALWAYS, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 6 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    uint32_t salt = 5;
+    void *parameters[] = {&known[0].address, &known[0].bytes, &salt};
+    struct ebb_cuda_use use = {known[0].address, 0, EBB_ACCESS_WRITE};
+    RIG_OK(rig.call.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    RIG_OK(rig_launch(&rig, rig_function(&rig, "fill"), captured, parameters, &use, 1, true));
+    RIG_OK(rig.call.cuStreamEndCapture(captured, &graph));
+    RIG_MUST(records > 0 && recorded == 0);
+    rig_stop(&rig);
+}
+
+static void test_stalls_are_those_of_the_device(void **state)
+{
+    (void)state;
+    int backings[] = {EBB_CUDA_MANAGED, EBB_CUDA_VMM_TRUSTING};
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(rig_child(slow_settings, stall_body, &backings[i], 60), 0);
+    assert_int_equal(rig_child(slow_settings, captured_body, NULL, 60), 0);
+}
+
 /* ---- the driver lacks or refuses something --------------------------------------------------- */
 
 struct fault_case {
@@ -645,6 +770,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_addresses_beside_dropped_ones_are_used),
         cmocka_unit_test(test_what_is_owed_is_waited_for_once),
+        cmocka_unit_test(test_stalls_are_those_of_the_device),
         cmocka_unit_test(test_host_budget_ends_evictions),
         cmocka_unit_test(test_work_beyond_the_budget_is_served),
         cmocka_unit_test(test_new_contents_are_not_discarded),

@@ -78,6 +78,30 @@ class Device(unittest.TestCase):
         self.assertGreater(device["peak_resident_bytes"], 8 * 2 * 4 * MIB)
         self.assertIn("ebb: device cuda: Fake CUDA device", ran.stderr)
 
+    def slow(self, budget, backing):
+        """A run on a device that takes its time. Its figures."""
+        summary = self.path("slow")
+        ran = on_fake("env", "FAKECUDA_FAST=1", "FAKECUDA_KERNEL_US=4000", "FAKECUDA_MOVE_US=8000",
+                      EBB, "run", "--device", "cuda", "--budget", budget, "--no-cache",
+                      "--cuda-backing", backing, "--summary-json", summary, "--", TRAIN[0],
+                      "--layers=8", f"--bytes={2 * MIB}", "--iterations=12")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        with open(summary, encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_stalls_are_no_work(self):
+        """Moves take far longer than kernels. The plan knows what an iteration takes without."""
+        free = self.slow("1G", "managed")
+        usual = free["predicted_iteration_ns"]
+        self.assertGreater(usual, 24 * 4_000_000)  # kernels
+        for backing in ("managed", "vmm-trusting"):
+            short = self.slow("32M", backing)
+            measured, iterations = short["iteration_ns"]["median"], short["iterations"]
+            self.assertGreater(measured, 1.5 * usual, backing)
+            self.assertLess(abs(short["predicted_iteration_ns"] / usual - 1), 0.3, backing)
+            work = measured - short["stall_ns"] / iterations
+            self.assertLess(abs(work / usual - 1), 0.5, backing)
+
     def test_backings(self):
         """Less than the program needs: the same results, within the budget."""
         alone = on_fake(*TRAIN)

@@ -15,13 +15,13 @@ struct stage {
     struct ebb_watch *watch;
     uint64_t serial, now_ns;
     uint64_t weight, rest; /* the block that lives for good, and what a step leaves to the next */
-    bool observed;
-    unsigned for_allocs; /* how many allocations are still observed; 0: no end is set */
+    bool observed, announced; /* announced: what is not observed has the times of calls */
+    unsigned for_allocs;      /* how many allocations are still observed; 0: no end is set */
 };
 
 static void push(struct stage *stage, struct ebb_event event)
 {
-    stage->now_ns += STEP_NS;
+    stage->now_ns += stage->announced && !stage->observed ? 1 : STEP_NS;
     event.time_ns = stage->now_ns;
     assert_int_equal(ebb__watch_push(stage->watch, &event), EBB_OK);
 }
@@ -44,9 +44,11 @@ static uint64_t alloc(struct stage *stage, uint64_t bytes)
 
 static void use(struct stage *stage, uint64_t block, enum ebb_access_kind access)
 {
-    if (stage->observed)
-        push(stage, (struct ebb_event){
-                        .kind = EBB_EVENT_ACCESS, .block = block, .access = (uint8_t)access});
+    if (stage->observed || stage->announced)
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ACCESS,
+                                       .block = block,
+                                       .access = (uint8_t)access,
+                                       .flags = stage->announced ? EBB_EVENT_ANNOUNCED : 0});
 }
 
 static void release(struct stage *stage, uint64_t block)
@@ -78,9 +80,9 @@ static void step(struct stage *stage)
 }
 
 /* Observed steps, then the iteration is held, and no longer observed. */
-static struct stage held(void)
+static struct stage held_on(bool device)
 {
-    struct stage stage = {.now_ns = 1};
+    struct stage stage = {.now_ns = 1, .announced = device};
     assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
     observe(&stage, true);
     stage.weight = alloc(&stage, 9 * MIB);
@@ -91,6 +93,11 @@ static struct stage held(void)
     ebb__watch_hold(stage.watch);
     observe(&stage, false);
     return stage;
+}
+
+static struct stage held(void)
+{
+    return held_on(false);
 }
 
 /* A phrase whose first block is not yet observed. */
@@ -231,12 +238,35 @@ static void a_phrase_and_a_step_become_one_cycle(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* The step behind the phrase was not observed, and the host ran ahead of the device in it. */
+static void a_step_on_a_device_has_the_times_of_the_observed_one(void **state)
+{
+    (void)state;
+    struct stage stage = held_on(true);
+    struct ebb_watch_gap gap = {0};
+    step(&stage);
+    departure(&stage, 1, 9);
+    step(&stage);
+    step(&stage);
+    assert_int_equal(gaps_of(&stage, &gap), 1);
+    struct ebb_model model;
+    assert_int_equal(ebb__watch_gap_model(stage.watch, &gap, &model, NULL), EBB_OK);
+    for (uint32_t tick = 0; tick < model.tick_count; tick++)
+        assert_true(model.time_ns[tick] <= model.time_ns[tick + 1]);
+    /* 9 blocks of the phrase with two uses each, and 100 events of a step. */
+    assert_in_range(ebb__model_iteration_ns(&model), (9 * 4 + 100 - 4) * STEP_NS,
+                    (9 * 4 + 100 + 8) * STEP_NS);
+    ebb__model_fini(&model);
+    ebb__watch_destroy(stage.watch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_phrase_is_told_once_it_has_ended),
         cmocka_unit_test(what_is_known_is_left_out),
         cmocka_unit_test(a_phrase_and_a_step_become_one_cycle),
+        cmocka_unit_test(a_step_on_a_device_has_the_times_of_the_observed_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

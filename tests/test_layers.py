@@ -219,14 +219,14 @@ ORDER = {
     ],
     "src/cuda": [
         "driver follow_find managed native queue streams table timer vmm_pages",
-        "clock_queue follow_scripts gate passages vmm_host",
+        "clock_queue follow_scripts gate passages stalls vmm_host",
         "clock follow held pool slabs",
         "moves",
         "outs",
         "mover",
         "check room",
         "engine",
-        "plan take waits",
+        "plan sweep take waits",
         "alloc work",
     ],
     "src/device": [

@@ -198,9 +198,9 @@ static void waits_do_not_count(void **state)
 }
 
 /* All iterations are observed. The program waits before each use and for memory, or observation
- * costs as much, longer in each iteration. If `varied`, each third one touches its block twice, so
- * only allocations are alike. */
-static void expect_work_of_traced(bool varied, uint8_t mark)
+ * costs as much, longer in each iteration. `varied`: 1: each third one touches its block twice, so
+ * only allocations are alike; 2: each one touches it more often than the one before. */
+static void expect_work_of_traced(unsigned varied, uint8_t mark, uint8_t flags)
 {
     events_vec events = {0};
     uint64_t now = 0;
@@ -208,13 +208,15 @@ static void expect_work_of_traced(bool varied, uint8_t mark)
     for (uint64_t lap = 0; lap < 2 * LAPS; lap++) {
         const uint64_t output = lap + 2, wait_ns = 1000 * (lap + 1);
         struct ebb_event alloc = {0, output, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0};
-        struct ebb_event write = {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, 0, 0};
+        struct ebb_event write = {0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, flags, 0};
         struct ebb_event release = {0, output, 4096, EBB_EVENT_FREE, 0, 0, 0, 0};
         push_mark(&events, &now, 70 + wait_ns, mark, wait_ns);
         push(&events, &now, 0, alloc);
         push(&events, &now, 10, write);
         push_mark(&events, &now, wait_ns, mark, wait_ns);
-        if (varied && lap % 3 == 0)
+        if (varied == 1 && lap % 3 == 0)
+            push(&events, &now, 0, write);
+        for (uint64_t i = 0; varied == 2 && i < lap; i++)
             push(&events, &now, 0, write);
         push(&events, &now, 100, release);
     }
@@ -224,15 +226,52 @@ static void expect_work_of_traced(bool varied, uint8_t mark)
 static void waits_of_observed_iterations_do_not_count(void **state)
 {
     (void)state;
-    expect_work_of_traced(false, EBB_MARK_WAIT);
-    expect_work_of_traced(true, EBB_MARK_WAIT);
+    for (unsigned varied = 0; varied < 3; varied++) {
+        expect_work_of_traced(varied, EBB_MARK_WAIT, 0);
+        expect_work_of_traced(varied, EBB_MARK_WAIT, EBB_EVENT_ANNOUNCED);
+    }
+}
+
+/* A device is observed in some iterations, which tell when uses end. In the others, planned or not,
+ * the events have the times of calls: the host runs ahead, and then waits for the end of all. */
+static void calls_do_not_count(void **state)
+{
+    (void)state;
+    for (unsigned planned = 0; planned < 2; planned++) {
+        events_vec events = {0};
+        uint64_t now = 0;
+        push_mark(&events, &now, 0, EBB_MARK_TRACE_ON, 0);
+        for (uint64_t lap = 0; lap < 4 * LAPS; lap++) {
+            const uint64_t output = lap + 2, wait_ns = 1000 * (lap + 1);
+            bool traced = lap < LAPS;
+            if (lap == LAPS) {
+                push_mark(&events, &now, 0, EBB_MARK_TRACE_OFF, 0);
+                if (planned)
+                    push_mark(&events, &now, 0, EBB_MARK_PLAN_ON, 0);
+            }
+            struct ebb_event alloc = {0, output, 4096, EBB_EVENT_ALLOC, 0, 0, 0, 0};
+            struct ebb_event use = {
+                0, output, 4096, EBB_EVENT_ACCESS, EBB_ACCESS_WRITE, 0, EBB_EVENT_ANNOUNCED, 0};
+            struct ebb_event held = use, release = alloc;
+            held.flags = EBB_EVENT_HELD;
+            release.kind = EBB_EVENT_FREE;
+            push(&events, &now, traced ? 70 : 5000, alloc);
+            if (traced)
+                push_mark(&events, &now, wait_ns, EBB_MARK_WAIT, wait_ns);
+            push(&events, &now, traced ? 10 : 1, use);
+            if (traced)
+                push(&events, &now, 100, held);
+            push(&events, &now, 1, release);
+        }
+        expect_times(&events, 181, 111);
+    }
 }
 
 static void the_cost_of_observation_does_not_count(void **state)
 {
     (void)state;
-    expect_work_of_traced(false, EBB_MARK_OBSERVED);
-    expect_work_of_traced(true, EBB_MARK_OBSERVED);
+    expect_work_of_traced(0, EBB_MARK_OBSERVED, 0);
+    expect_work_of_traced(1, EBB_MARK_OBSERVED, 0);
 }
 
 int main(void)
@@ -243,6 +282,7 @@ int main(void)
         cmocka_unit_test(announced_accesses_are_a_clock),
         cmocka_unit_test(waits_do_not_count),
         cmocka_unit_test(waits_of_observed_iterations_do_not_count),
+        cmocka_unit_test(calls_do_not_count),
         cmocka_unit_test(the_cost_of_observation_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

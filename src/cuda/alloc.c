@@ -159,7 +159,7 @@ static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
 static bool is_served(struct ebb_cuda *engine, CUdeviceptr address, uint32_t arrival)
 {
     if (arrival)
-        ebb__cuda_wait_for_arrival(engine, arrival);
+        ebb__cuda_wait_alone(engine, 0, arrival);
     if (!ebb__cuda_lock(engine))
         return false;
     struct cuda_block *block = &engine->table.blocks[ebb__cuda_find(engine, address)];
@@ -223,7 +223,7 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
     if (placed.is_absent)
         is_good = is_served(engine, *address, placed.arrival);
     else if (engine->gate.is_used && placed.arrival) /* a kernel may use it without naming it */
-        ebb__cuda_wait_for_arrival(engine, placed.arrival);
+        ebb__cuda_wait_alone(engine, 0, placed.arrival);
     if (!engine->backing->ops->can_evict)
         is_good = is_there(engine, *address);
     if (!is_good)

@@ -6,6 +6,7 @@
  * work at its begin, and each of them again, held, at its end. Thus nothing is unused in between.
  * Streams go on side by side, but the ring keeps the launch order. If an earlier event is late, so
  * are those behind it.
+ * A work that has waited for Ebb begins behind its stall (stalls.c), and the ring tells that first.
  * What a wait between streams delays seems to begin too early. */
 #include "cuda/clock_state.h"
 
@@ -21,9 +22,10 @@ enum ebb_status ebb__clock_create(const struct ebb_cuda_driver *driver, struct e
     clock->ring = ring;
     clock->items = ebb__cuda_reserve(MOST_ITEMS * sizeof *clock->items);
     clock->works = ebb__cuda_reserve(MOST_WORKS * sizeof *clock->works);
-    clock->has_timer = ebb__timer_init(&clock->timer, driver, MOST_WORKS);
+    clock->stalls = ebb__cuda_reserve(MOST_STALLS * sizeof *clock->stalls);
+    clock->has_timer = ebb__timer_init(&clock->timer, driver, MOST_WORKS + 2 * MOST_STALLS);
     pthread_mutex_init(&clock->lock, NULL);
-    if (!clock->items || !clock->works) {
+    if (!clock->items || !clock->works || !clock->stalls) {
         ebb__clock_destroy(clock);
         return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory is exhausted");
     }
@@ -82,6 +84,10 @@ void ebb__clock_work_begin(struct ebb_cuda_clock *clock, CUstream stream,
         pthread_mutex_unlock(&clock->lock);
         return;
     }
+    const struct ebb_event nothing = {.kind = EBB_EVENT_NONE}; /* a place for a work without uses */
+    if (!count)
+        uses = &nothing;
+    count += !count;
     ebb__clock_make_space(clock, (uint32_t)count);
     struct work *work = work_at(clock, clock->last_work);
     *work = (struct work){.state = WORK_OPEN,
@@ -89,7 +95,8 @@ void ebb__clock_work_begin(struct ebb_cuda_clock *clock, CUstream stream,
                           .event = CUDA_TIMER_NONE,
                           .first = clock->last,
                           .count = (uint32_t)count,
-                          .launch_ns = now_ns};
+                          .launch_ns = now_ns,
+                          .stall = CLOCK_NO_STALL};
     for (size_t i = 0; i < count; i++)
         ebb__clock_push(clock, &uses[i], clock->last_work, now_ns);
     clock->open[clock->open_count++] = clock->last_work++;
@@ -115,9 +122,10 @@ static uint32_t close_work(struct ebb_cuda_clock *clock, CUstream stream)
 void ebb__clock_work_end(struct ebb_cuda_clock *clock, CUstream stream, bool is_queued)
 {
     uint32_t event = CUDA_TIMER_NONE, index = STREAMS, number = NO_WORK;
-    if (!clock->open_count)
+    if (!clock->open_count && !clock->open_stalls)
         return;
     pthread_mutex_lock(&clock->lock);
+    ebb__clock_mix_stalls(clock, stream);
     if (clock->open_count)
         number = close_work(clock, stream);
     if (number == NO_WORK) {
@@ -198,27 +206,44 @@ static uint32_t look_at_ends(struct ebb_cuda_clock *clock)
     return found;
 }
 
+/* When the device is to be asked next, in ns from now. UINT64_MAX: nothing waits. */
+static uint64_t next_look(const struct ebb_cuda_clock *clock)
+{
+    uint64_t now_ns = ebb__now_ns();
+    if (clock->is_observing || !clock_is_idle(clock))
+        return LOOK_NS;
+    if (clock->first_stall == clock->last_stall)
+        return UINT64_MAX;
+    return clock->next_look_ns > now_ns ? clock->next_look_ns - now_ns : 0;
+}
+
 uint64_t ebb__clock_drain(struct ebb_cuda_clock *clock)
 {
     pthread_mutex_lock(&clock->lock);
-    bool is_needed = clock->is_observing || !clock_is_idle(clock);
+    uint64_t next_ns = next_look(clock);
     pthread_mutex_unlock(&clock->lock);
-    if (!clock->has_timer || !is_needed)
+    if (!clock->has_timer || next_ns == UINT64_MAX)
         return UINT64_MAX;
+    if (next_ns != 0 && next_ns != LOOK_NS)
+        return next_ns;
     bool has_base = ebb__timer_base(&clock->timer);
     pthread_mutex_lock(&clock->lock);
+    if (has_base)
+        ebb__clock_look_at_stalls(clock);
     while (has_base && look_at_ends(clock))
         ebb__clock_write_known(clock, false);
     ebb__clock_write_known(clock, has_base);
-    is_needed = clock->is_observing || !clock_is_idle(clock);
+    clock->next_look_ns = ebb__now_ns() + LOOK_AT_STALLS_NS;
+    next_ns = next_look(clock);
     pthread_mutex_unlock(&clock->lock);
-    return is_needed ? LOOK_NS : UINT64_MAX;
+    return next_ns;
 }
 
 void ebb__clock_abandon(struct ebb_cuda_clock *clock)
 {
     pthread_mutex_lock(&clock->lock);
     clock->has_timer = false;
+    ebb__clock_forget_stalls(clock);
     ebb__clock_stop_timing(clock);
     ebb__clock_write_known(clock, true);
     pthread_mutex_unlock(&clock->lock);
@@ -227,11 +252,12 @@ void ebb__clock_abandon(struct ebb_cuda_clock *clock)
 void ebb__clock_destroy(struct ebb_cuda_clock *clock)
 {
     bool may_call = clock->has_timer;
-    if (clock->items && clock->works)
+    if (clock->items && clock->works && clock->stalls)
         ebb__clock_abandon(clock);
     ebb__timer_fini(&clock->timer, may_call);
     ebb__cuda_unreserve(clock->items, MOST_ITEMS * sizeof *clock->items);
     ebb__cuda_unreserve(clock->works, MOST_WORKS * sizeof *clock->works);
+    ebb__cuda_unreserve(clock->stalls, MOST_STALLS * sizeof *clock->stalls);
     pthread_mutex_destroy(&clock->lock);
     ebb__cuda_unreserve(clock, sizeof *clock);
 }

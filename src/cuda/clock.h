@@ -6,6 +6,8 @@
  * the device has passed them, and get its times, on CLOCK_MONOTONIC. Otherwise events get the time
  * of the call, no earlier than that of the event before. Times never decrease.
  *
+ * A *stall* is the time in which a stream stands still for Ebb (stalls.c).
+ *
  * ebb__clock_* are called under the engine's lock, but for ebb__clock_drain(), which the mover's
  * thread calls without it. */
 #ifndef EBB_CUDA_CLOCK_H
@@ -33,6 +35,16 @@ void ebb__clock_event(struct ebb_cuda_clock *clock, const struct ebb_event *even
 void ebb__clock_work_begin(struct ebb_cuda_clock *clock, CUstream stream,
                            const struct ebb_event *uses, size_t count, bool may_time);
 void ebb__clock_work_end(struct ebb_cuda_clock *clock, CUstream stream, bool is_queued);
+/* `stream` stands still for Ebb. Call begin before the first wait for a work, on the host or
+ * queued. Call end when the work may be queued, before ebb__clock_work_end(). Observed or not,
+ * timing events are recorded at both places. What lies between is added to counters.stall_ns once
+ * the device has passed it, and only once where several streams stand still. If the work is
+ * observed, the ring gets an EBB_MARK_WAIT before its uses.
+ * Returns a number for end. CLOCK_NO_STALL: it cannot be timed. Not for a stream that is being
+ * captured. With or without the engine's lock. */
+#define CLOCK_NO_STALL UINT32_MAX
+uint32_t ebb__clock_stall_begin(struct ebb_cuda_clock *clock, CUstream stream);
+void ebb__clock_stall_end(struct ebb_cuda_clock *clock, uint32_t stall);
 /* Writes what the device has passed. Returns when to call again, in ns from now; UINT64_MAX: not
  * before new events. */
 uint64_t ebb__clock_drain(struct ebb_cuda_clock *clock);

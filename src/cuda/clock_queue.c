@@ -63,20 +63,38 @@ static bool knows_begin(struct ebb_cuda_clock *clock, const struct work *work, u
     *ns = work->launch_ns;
     if (work->state == WORK_UNTIMED || work->state == WORK_OPEN)
         return work->state == WORK_UNTIMED;
+    if (work->stall != CLOCK_NO_STALL)
+        return false;
     const struct timed_stream *stream = &clock->streams[work->stream];
     uint64_t before_ns = stream->end_ns;
     if (stream->begun != NO_WORK)
         before_ns = work_at(clock, stream->begun)->end_ns;
     if (before_ns > *ns)
         *ns = before_ns;
+    if (work->stall_end_ns > *ns)
+        *ns = work->stall_end_ns;
     return stream->begun == NO_WORK || before_ns;
+}
+
+/* The stall before a work that begins at `ns`. What another stream did meanwhile, as far as the
+ * ring has it, was not lost. */
+static void write_stall(struct ebb_cuda_clock *clock, const struct work *work, uint64_t ns)
+{
+    uint64_t since_ns = ns > clock->last_ns ? ns - clock->last_ns : 0;
+    struct ebb_event event = {.size_bytes = work->stall_ns < since_ns ? work->stall_ns : since_ns,
+                              .kind = EBB_EVENT_MARK,
+                              .mark = EBB_MARK_WAIT};
+    if (event.size_bytes)
+        ebb__clock_write(clock, &event, ns);
 }
 
 static void write_uses(struct ebb_cuda_clock *clock, uint32_t number, uint64_t ns)
 {
     struct work *work = work_at(clock, number);
+    write_stall(clock, work, ns);
     for (; clock->told != work->first + work->count; clock->told++)
-        ebb__clock_write(clock, &item_at(clock, clock->told)->event, ns);
+        if (item_at(clock, clock->told)->event.kind != EBB_EVENT_NONE)
+            ebb__clock_write(clock, &item_at(clock, clock->told)->event, ns);
     if (work->state != WORK_QUEUED)
         return;
     work->state = WORK_BEGUN;
@@ -133,6 +151,7 @@ void ebb__clock_stop_timing(struct ebb_cuda_clock *clock)
             work->state = WORK_UNTIMED;
         else if (work->state != WORK_UNTIMED && !work->end_ns)
             work->end_ns = work->launch_ns ? work->launch_ns : 1;
+        work->stall = CLOCK_NO_STALL;
     }
     clock->open_count = 0;
 }

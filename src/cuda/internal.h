@@ -115,7 +115,11 @@ void ebb__cuda_note_plan(struct ebb_cuda *engine);
 void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, uint8_t kind,
                      uint8_t access);
 
-/* waits.c: on the host, without the lock. */
+/* waits.c: on the host, without the lock. The clock counts the stalls of streams. Where it cannot,
+ * the caller adds what it has waited since then. */
+void ebb__cuda_count_stall(struct ebb_cuda *engine, uint64_t since_ns);
+/* For both, if not 0, in a call that belongs to no stream. Counted. */
+void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint64_t leaving, uint32_t arrival);
 void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
 /* Until all *outs* up to this number are over, or the mover's patience ends. */
@@ -128,6 +132,9 @@ bool ebb__cuda_await_gate(struct ebb_cuda *engine);
 void ebb__cuda_enter_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 /* Both, for a work that has waited. */
 void ebb__cuda_pass_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
+
+/* sweep.c: now and then, forgets arrivals that are over. Expects the lock. */
+void ebb__cuda_sweep(struct ebb_cuda *engine);
 
 /* check.c: in builds with EBB_CHECK, what must hold between calls. */
 void ebb__cuda_check(const struct ebb_cuda *engine);

@@ -5,9 +5,11 @@
 #include "cuda/memory.h"
 
 #include <errno.h>
+#include <sys/prctl.h>
 
 #define LEAST_PAUSE_NS 20000u /* half of the fixed cost of a transfer (docs/results) */
 #define MOST_PAUSE_NS 200000u
+#define SLACK_NS 1000u  /* by which pauses may last longer; the system's usual 50 us double them */
 #define POLL_NS 300000u /* to look for work that is over costs a call of the driver a stream */
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -211,6 +213,7 @@ static void *run(void *context)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     uint64_t pause = LEAST_PAUSE_NS, looked_ns = 0, drain_ns;
     bool is_pending = false;
+    prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS);
     mover->driver->cuCtxPushCurrent_v2(mover->config.engine->context);
     if (mover->driver->cuThreadExchangeStreamCaptureMode)
         mover->driver->cuThreadExchangeStreamCaptureMode(&mode);

@@ -7,21 +7,35 @@
 #include <time.h>
 
 #define PAUSE_NS 20000u
+#define SPIN_NS 50000u /* before the first pause: the system adds as much to each */
 
-static void count_stall(struct ebb_cuda *engine, uint64_t since_ns)
+void ebb__cuda_count_stall(struct ebb_cuda *engine, uint64_t since_ns)
 {
     atomic_fetch_add(&engine->config.ring->counters.stall_ns, ebb__now_ns() - since_ns);
+}
+
+/* A moment of a wait that has lasted since then. */
+static void pause_since(uint64_t since_ns)
+{
+    if (ebb__now_ns() - since_ns >= SPIN_NS) {
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        return;
+    }
+    for (unsigned i = 0; i < 16; i++)
+#if defined __x86_64__
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("" ::: "memory");
+#endif
 }
 
 static void wait_until(struct ebb_cuda *engine,
                        bool (*holds)(const struct cuda_mover *mover, uint32_t arrival),
                        uint32_t arrival)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t since_ns = ebb__now_ns();
     while (!holds(engine->mover, arrival) && !atomic_load(&engine->is_abandoned))
-        nanosleep(&pause, NULL);
-    count_stall(engine, since_ns);
+        pause_since(since_ns);
 }
 
 /* On devices without waits on memory. An arrival always comes: the mover has patience, not more. */
@@ -39,13 +53,23 @@ void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival)
 /* Evictions wait for work that was queued before. If that waits for this one, patience ends it. */
 void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t since_ns = ebb__now_ns();
     while (atomic_load(ebb__mover_outs_over(engine->mover)) < number &&
            !atomic_load(&engine->is_abandoned) &&
            ebb__now_ns() - since_ns < ebb__tuning()->cuda_patience_ns)
-        nanosleep(&pause, NULL);
-    count_stall(engine, since_ns);
+        pause_since(since_ns);
+}
+
+void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint64_t leaving, uint32_t arrival)
+{
+    uint64_t since_ns = ebb__now_ns();
+    if (!leaving && !arrival)
+        return;
+    if (leaving)
+        ebb__cuda_wait_for_leaving(engine, leaving);
+    if (arrival)
+        ebb__cuda_wait_for_arrival(engine, arrival);
+    ebb__cuda_count_stall(engine, since_ns);
 }
 
 /* Earlier work in a stream of which no event can be had now, since it is being captured. */
@@ -61,7 +85,6 @@ void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream)
         is_ordered = ebb__passages_settle(&engine->streams, stream);
         ebb__cuda_unlock(engine);
     }
-    count_stall(engine, since_ns);
 }
 
 /* ---- the gate -------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* Work: what it uses is resident when it runs, and stays until it has been queued. */
 #include "cuda/internal.h"
 
+#include "base/clock.h"
+
 #define OWN_HELD (EBB_CUDA_MOST_HELD - 1) /* the last place leads to those noted elsewhere */
 
 /* ---- what a work holds ----------------------------------------------------------------------- */
@@ -57,6 +59,7 @@ struct begun { /* of one work */
     uint32_t arrival; /* newest one to wait for; 0: none */
     uint64_t leaving; /* newest eviction to wait for: of a block that is used over the bus */
     bool may_arrive;  /* some pages may still be on their way */
+    uint32_t stall;   /* of the clock; CLOCK_NO_STALL */
 };
 
 static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, struct begun *begun)
@@ -206,14 +209,24 @@ static void look_at_blocks(struct ebb_cuda *engine, struct begun *begun)
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
+/* From here on the stream stands still for Ebb. */
+static void stand_still(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
+                        struct begun *begun)
+{
+    if (begun->stall == CLOCK_NO_STALL && !work->is_captured)
+        begun->stall = ebb__clock_stall_begin(engine->clock, work->stream);
+}
+
 /* The stream waits on the device for the newest arrival: older ones are over by then. False: the
  * caller must wait. */
-static bool await_arrival(struct ebb_cuda *engine, const struct begun *begun)
+static bool await_arrival(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
+                          struct begun *begun)
 {
     struct cuda_stream *stream = &engine->streams.streams[begun->stream];
     if (!begun->arrival ||
         (stream->awaited && ebb__arrival_reached(stream->awaited, begun->arrival)))
         return true;
+    stand_still(engine, work, begun);
     if (!ebb__mover_await(engine->mover, stream->handle, begun->arrival)) {
         ebb__cuda_news(engine, CUDA_NEWS_NO_WAITS);
         return false;
@@ -223,40 +236,6 @@ static bool await_arrival(struct ebb_cuda *engine, const struct begun *begun)
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
-
-static void sweep_blocks(struct ebb_cuda *engine)
-{
-    for (uint32_t i = 1; i < engine->table.used; i++) {
-        struct cuda_block *entry = &engine->table.blocks[i];
-        if (entry->arrival && ebb__mover_is_over(engine->mover, entry->arrival))
-            entry->arrival = 0;
-    }
-    for (uint32_t i = 0; i < engine->slabs.slab_count; i++) {
-        struct cuda_slab *slab = &engine->slabs.slabs[i];
-        if (slab->arrival && ebb__mover_is_over(engine->mover, slab->arrival))
-            slab->arrival = 0;
-    }
-    for (uint32_t i = 0; i < engine->table.unit_count; i++) {
-        struct cuda_unit *unit = &engine->pool.units[i];
-        if (unit->arrival && ebb__mover_is_over(engine->mover, unit->arrival))
-            unit->arrival = 0;
-    }
-    for (uint32_t i = 0; i < engine->streams.used; i++) {
-        struct cuda_stream *stream = &engine->streams.streams[i];
-        if (stream->awaited && ebb__mover_is_over(engine->mover, stream->awaited))
-            stream->awaited = 0;
-    }
-}
-
-/* Arrivals are compared modulo 2^32, so an old one must not stay. */
-static void sweep(struct ebb_cuda *engine)
-{
-    uint32_t newest = ebb__mover_last_arrival(engine->mover);
-    if (newest - engine->swept_arrival < (uint32_t)1 << 28)
-        return;
-    engine->swept_arrival = newest;
-    sweep_blocks(engine);
-}
 
 /* For tests: any block that may be evicted is. */
 static void make_chaos(struct ebb_cuda *engine)
@@ -285,7 +264,8 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
 }
 
 /* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
-static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arrived, bool *ordered)
+static void queue_waits(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
+                        struct begun *begun, bool *arrived, bool *ordered)
 {
     if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
         *arrived = begun->arrival == 0;
@@ -294,7 +274,7 @@ static void queue_waits(struct ebb_cuda *engine, struct begun *begun, bool *arri
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
     *ordered = ebb__passages_settle(&engine->streams, begun->stream);
-    *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, begun);
+    *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, work, begun);
 }
 
 /* May the stream wait on the device? Only for transfers that are queued: see mover.h. */
@@ -305,17 +285,22 @@ static bool may_queue_waits(const struct ebb_cuda *engine, const struct begun *b
 }
 
 /* `is_queued`: the waits of the work have been queued, but for those that are not arrived or not
- * ordered. */
+ * ordered. The stream may have work meanwhile, so only the device knows for how long it stood
+ * still. */
 static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun,
                          bool is_queued, bool arrived, bool ordered)
 {
+    if (!begun->leaving && is_queued && arrived && ordered)
+        return;
+    uint64_t since_ns = ebb__now_ns();
+    stand_still(engine, work, begun);
     if (begun->leaving)
         ebb__cuda_wait_for_leaving(engine, begun->leaving);
     if (!is_queued) {
         ebb__cuda_wait_for_issue(engine, begun->arrival);
         if (!ebb__cuda_lock(engine))
             return;
-        queue_waits(engine, begun, &arrived, &ordered);
+        queue_waits(engine, work, begun, &arrived, &ordered);
         ebb__cuda_unlock(engine);
     }
     if (!ordered)
@@ -324,15 +309,21 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
         ebb__cuda_wait_for_arrival(engine, begun->arrival);
     if (!arrived || !ordered)
         ebb__cuda_pass_gate(engine, work);
+    if (begun->stall == CLOCK_NO_STALL)
+        ebb__cuda_count_stall(engine, since_ns);
 }
 
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;
     work->is_counted = false;
-    if (!ebb__cuda_lock(engine) || (!work->is_captured && !ebb__cuda_await_gate(engine)))
+    struct begun begun = {.stream = CUDA_NO_STREAM, .stall = CLOCK_NO_STALL};
+    if (!ebb__cuda_lock(engine))
         return CUDA_ERROR_NOT_INITIALIZED;
-    struct begun begun = {.stream = CUDA_NO_STREAM};
+    if (ebb__gate_is_closed(&engine->gate))
+        stand_still(engine, work, &begun);
+    if (!work->is_captured && !ebb__cuda_await_gate(engine))
+        return CUDA_ERROR_NOT_INITIALIZED;
     bool fits = true, arrived = true, ordered = true;
     if (!work->is_captured) {
         begun.stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
@@ -353,15 +344,16 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     look_at_blocks(engine, &begun);
     bool is_queued = work->is_captured || may_queue_waits(engine, &begun);
     if (!work->is_captured && is_queued)
-        queue_waits(engine, &begun, &arrived, &ordered);
+        queue_waits(engine, work, &begun, &arrived, &ordered);
     if (begun.stream != CUDA_NO_STREAM)
         ebb__streams_begin(&engine->streams, begun.stream, work->order);
     note_uses(engine, work, &begun);
-    sweep(engine);
+    ebb__cuda_sweep(engine);
     if (arrived && ordered)
         ebb__cuda_enter_gate(engine, work);
     ebb__cuda_unlock(engine);
     wait_on_host(engine, work, &begun, is_queued, arrived, ordered);
+    ebb__clock_stall_end(engine->clock, begun.stall);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -387,6 +379,7 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
 
 /* ---- uses that no work names ----------------------------------------------------------------- */
 
+/* Nobody will announce the kernels that use it. So the caller waits until it moves no more. */
 static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
@@ -401,15 +394,6 @@ static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
     }
 }
 
-/* Nobody will announce the kernels that use it. So it stops moving before they can be queued. */
-static void wait_for_kept(struct ebb_cuda *engine, const struct begun *begun)
-{
-    if (begun->leaving)
-        ebb__cuda_wait_for_leaving(engine, begun->leaving);
-    if (begun->arrival)
-        ebb__cuda_wait_for_arrival(engine, begun->arrival);
-}
-
 void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
 {
     if (ebb__table_unit(&engine->table, pointer) == CUDA_NO_UNIT || !ebb__cuda_lock(engine))
@@ -419,7 +403,7 @@ void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
     if (block)
         keep(engine, block, &begun);
     ebb__cuda_unlock(engine);
-    wait_for_kept(engine, &begun);
+    ebb__cuda_wait_alone(engine, begun.leaving, begun.arrival);
 }
 
 void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
@@ -441,5 +425,5 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
         at = next;
     }
     ebb__cuda_unlock(engine);
-    wait_for_kept(engine, &begun);
+    ebb__cuda_wait_alone(engine, begun.leaving, begun.arrival);
 }

@@ -4,6 +4,8 @@
  * time between them. A block that the observed iteration allocated corresponds to
  * the one of the same rank in the new iteration. One of the iteration before corresponds to one of
  * the iteration before the new one. All others are the same block in both.
+ * If uses are announced, the observed iteration tells the times. Events of a device that is not
+ * observed have those of calls, which run ahead.
  * Fails for blocks that a phrase replaces: accesses to them are dropped. O(events). */
 #include "splice.h"
 
@@ -23,7 +25,8 @@ struct splicer {
     uint64_t anchor_ns;   /* when its counterpart was, in the observed iteration */
     uint64_t copied_ns;   /* of the event copied last */
     size_t observed_alloc;
-    bool second; /* the iteration behind the one that the phrase stands in */
+    bool announced; /* the times are those of the observed iteration */
+    bool second;    /* the iteration behind the one that the phrase stands in */
 };
 
 /* Time without waits and the cost of observation: a planner adds its own waits. */
@@ -75,6 +78,10 @@ static void spread(struct splicer *s, uint64_t ns)
     uint64_t most_ns = s->made.items[end].time_ns - begin_ns;
     if (ns > s->anchor_ns)
         whole_ns = ns - s->anchor_ns;
+    if (s->announced) {
+        most_ns = whole_ns;
+        s->copied_ns = s->made.items[end].time_ns = begin_ns + whole_ns;
+    }
     for (size_t i = s->anchor + 1; i < end; i++) {
         uint64_t observed_ns = s->made.items[i].time_ns;
         uint64_t since_ns = observed_ns > s->anchor_ns ? observed_ns - s->anchor_ns : 0;
@@ -197,6 +204,14 @@ static bool splice_part(struct splicer *s, size_t rank, size_t end)
     return true;
 }
 
+static bool is_announced(const struct ebb_stream *stream, const struct ebb_window *window)
+{
+    size_t at = window->first;
+    while (at < window->last && stream->events.items[at].kind != EBB_EVENT_ACCESS)
+        at++;
+    return at < window->last && (stream->events.items[at].flags & EBB_EVENT_ANNOUNCED);
+}
+
 static bool splice_all(struct splicer *s)
 {
     const struct ebb_stream *stream = s->stream;
@@ -207,6 +222,7 @@ static bool splice_all(struct splicer *s)
      * it. */
     size_t rest = splice->left_at ? splice->left_at : splice->resumed_by ? 0 : splice->period;
     s->observed_alloc = ebb__stream_allocs_before(stream, splice->observed.first);
+    s->announced = is_announced(stream, &splice->observed);
     if (!copy_lifetimes(s, 0, phrase))
         return false;
     s->first = s->made.count;

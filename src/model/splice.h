@@ -17,8 +17,8 @@ struct ebb_splice {
 };
 
 /* Builds the model of the phrase and of what follows it, until the iteration is where the phrase
- * began. Its times exclude the program's waits. Errors as in ebb__model_build(). O(events of the
- * stream). */
+ * began. Its times exclude the program's waits. If uses are announced, the iteration has the times
+ * of the observed one. Errors as in ebb__model_build(). O(events of the stream). */
 EBB_NODISCARD enum ebb_status ebb__splice_model(const struct ebb_stream *stream,
                                                 const struct ebb_splice *splice,
                                                 struct ebb_model *model, struct ebb_error *error);

@@ -1,4 +1,9 @@
-/* The times of a model: medians over iterations, so that a disturbed one has no influence. */
+/* The times of a model: medians over iterations, so that a disturbed one has no influence.
+ *
+ * Where uses are announced, an iteration that is not observed is no better. On a device it is
+ * worse, as its events have the times of calls, which run ahead. So the times are those of
+ * iterations that agree event by event. A device tells the ends of uses only while it is observed,
+ * so iterations that do agree only with each other. */
 #include "times.h"
 
 #include "base/order.h"
@@ -191,6 +196,25 @@ static enum ebb_status retime_alike(const struct ebb_stream *stream,
     return *done ? ebb__model_derive(model, NULL) : EBB_OK;
 }
 
+/* The model's own times, without what was lost: no other iteration is like it. */
+static enum ebb_status retime_own(const struct ebb_stream *stream, const struct ebb_window *own,
+                                  struct ebb_model *model)
+{
+    const struct ebb_event *events = stream->events.items;
+    size_t at = own->first;
+    uint64_t made_ns = 0;
+    for (uint32_t tick = 0; tick <= model->tick_count; tick++) {
+        uint64_t ns = events[own->first].time_ns + model->time_ns[tick];
+        while (at + 1 < stream->events.count && events[at + 1].time_ns <= ns)
+            at++;
+        uint64_t lost = ebb__stream_lost_ns(stream, at) - ebb__stream_lost_ns(stream, own->first);
+        uint64_t own_ns = model->time_ns[tick] > lost ? model->time_ns[tick] - lost : 0;
+        made_ns = own_ns > made_ns ? own_ns : made_ns;
+        model->time_ns[tick] = made_ns;
+    }
+    return ebb__model_derive(model, NULL);
+}
+
 /* The time of the clock event at `tick` in an iteration of `duration`: the median of the samples.
  * If there are none, it is in proportion to the model's own time. */
 static uint64_t clock_ns_of(const struct ebb_model *model, uint32_t tick, uint64_t *samples,
@@ -328,7 +352,9 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
             return status;
     }
     bool lost = ebb__stream_lost_ns(stream, own->last) > ebb__stream_lost_ns(stream, own->first);
-    if (count == 0 && lost && !announced)
+    if (count == 0 && lost && announced && !template->landmark_bytes)
+        return retime_own(stream, own, model);
+    if (count == 0 && lost)
         count = timing_windows(stream, template, own, TRACED, windows);
     if (count == 0)
         return EBB_OK;

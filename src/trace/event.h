@@ -36,7 +36,8 @@ enum ebb_mark {
                                position */
     EBB_MARK_LOST = 8,      /* the ring was full; value = number of events lost here */
     EBB_MARK_LAP = 9,       /* the runtime passed the template's start; value = iteration number */
-    EBB_MARK_WAIT = 10,     /* a wait of a program thread for the runtime ends here; value in ns */
+    EBB_MARK_WAIT = 10,     /* a wait of a program thread or of a stream for the runtime ends here;
+                               value in ns */
     EBB_MARK_OBSERVED = 11, /* observing accesses has cost the program this since the last such
                                mark; value in ns */
     EBB_MARK_COUNT

@@ -46,7 +46,8 @@ struct ebb_counters {
     _Atomic uint64_t saved_bytes;         /* of the bytes written: zeros that were left out */
     _Atomic uint64_t evicted_clean_bytes; /* evicted without a write: the store had an unchanged
                                              copy */
-    _Atomic uint64_t stall_ns;            /* the program waited for a transfer or for memory */
+    _Atomic uint64_t stall_ns;            /* the program waited for a transfer or for memory; with
+                                             CUDA, its streams did */
     _Atomic uint64_t demand_faults;       /* without those of learning */
     _Atomic uint64_t observed_faults;     /* those of learning, and */
     _Atomic uint64_t observed_ns; /* what they and the moves for them have cost, estimated */

@@ -109,6 +109,7 @@ static void copy_run(struct op *op, struct CUstream_st *stream)
         for (size_t y = 0; y < copy->height; y++)
             if (!copy_row(copy, stream, y, z))
                 return;
+    fake_take(copy->width * copy->height * copy->depth * fake_set.move_us >> 20);
     fake_clock_pass(2000 + copy->width * copy->height * copy->depth / 32);
 }
 

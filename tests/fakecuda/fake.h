@@ -48,9 +48,10 @@ struct fake_settings {
     size_t pinned_bytes; /* pinned allocations beyond it fail; 0: none */
     size_t page_bytes;   /* granularity of residency */
     uint64_t seed;
-    unsigned lazy_us;   /* longest pause of a device that nobody waits for */
-    uint64_t launch_ns; /* that each launch keeps its thread busy */
-    bool fast;          /* operations run at once, where nothing is before them */
+    unsigned lazy_us;            /* longest pause of a device that nobody waits for */
+    uint64_t launch_ns;          /* that each launch keeps its thread busy */
+    unsigned kernel_us, move_us; /* in a fast run, what a kernel and a MiB take; 0: no time */
+    bool fast;                   /* operations run at once, where nothing is before them */
     bool host_waits;    /* a prefetch to the host returns when it is done, as measured on a card */
     bool races;         /* accesses without an order between them are violations */
     bool host_faults;   /* host accesses to managed pages on a device are seen, and migrate */
@@ -235,6 +236,8 @@ void fake_sched_push(struct CUstream_st *stream, struct op *op);
 /* The clock of event times. It is simulated; in a fast run it is the real one. */
 uint64_t fake_clock_ns(void);
 void fake_clock_pass(uint64_t ns);
+/* An operation takes so long, in a fast run. */
+void fake_take(uint64_t us);
 bool fake_op_deps_done(const struct op *op);
 
 /* --- event.c ---------------------------------------------------------------------------------- */

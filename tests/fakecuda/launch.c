@@ -77,6 +77,7 @@ static void kernel_run(struct op *op, struct CUstream_st *stream)
     running.stream = stream;
     if (!_setjmp(running.end))
         kernel->function->entry->function(&running.seen);
+    fake_take(fake_set.kernel_us);
     fake_clock_pass(2000);
 }
 

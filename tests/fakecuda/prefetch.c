@@ -152,6 +152,8 @@ static void move_run(struct op *op, struct CUstream_st *stream)
 {
     struct move_op *move = (struct move_op *)op;
     for (size_t i = 0; i < move->count; i++) {
+        if (move->parts[i].to != CU_DEVICE_INVALID)
+            fake_take(move->parts[i].bytes * fake_set.move_us >> 20);
         for (size_t done = 0; done < move->parts[i].bytes;) {
             pthread_mutex_lock(&memory_lock);
             done += move_piece(&move->parts[i], done, op, stream);

@@ -44,6 +44,13 @@ uint64_t fake_clock_ns(void)
     return fake_set.fast ? now_ns() : atomic_load(&clock_ns);
 }
 
+void fake_take(uint64_t us)
+{
+    struct timespec left = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)};
+    while (us && fake_set.fast && nanosleep(&left, &left) && errno == EINTR)
+        ;
+}
+
 static bool may_run(const struct CUstream_st *stream)
 {
     if (stream->state == STREAM_YIELDED)

@@ -68,6 +68,8 @@ void fake_settings_read(void)
     fake_set.lazy_us = (unsigned)number_of("FAKECUDA_LAZY_US", 200);
     fake_set.launch_ns = (uint64_t)number_of("FAKECUDA_LAUNCH_NS", 0);
     fake_set.fast = number_of("FAKECUDA_FAST", 0);
+    fake_set.kernel_us = (unsigned)number_of("FAKECUDA_KERNEL_US", 0);
+    fake_set.move_us = (unsigned)number_of("FAKECUDA_MOVE_US", 0);
     fake_set.host_waits = number_of("FAKECUDA_HOST_WAITS", 1);
     fake_set.races = number_of("FAKECUDA_RACES", 0) && !fake_set.fast;
     fake_set.host_faults = number_of("FAKECUDA_HOST_FAULTS", 1);
