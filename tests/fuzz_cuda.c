@@ -45,6 +45,10 @@ static struct run run_of(uint64_t seed, enum ebb_cuda_backing_kind backing)
     run.shape.steps = 60 + draw(&dice, 200);
     run.shape.most_bytes = (uint64_t)(1 + draw(&dice, 7)) << 20;
     run.budget_bytes = ((uint64_t)(12 + draw(&dice, 20)) << 20) * run.shape.threads;
+    if (seed % 4 == 0) { /* blocks with pages of all sizes */
+        run.shape.most_bytes *= 12;
+        run.budget_bytes *= 10;
+    }
     run.shape.live_bytes = run.budget_bytes / run.shape.threads / 2 * (1 + draw(&dice, 4));
     run.shape.hidden = draw(&dice, 2);
     run.shape.async = draw(&dice, 2);
@@ -96,6 +100,7 @@ static void body(void *context)
             (unsigned long long)atomic_load(&counters->away_allocations), ooms);
     RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= run->budget_bytes);
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
+    RIG_MUST(ebb__mover_stuck_bytes(rig.engine->mover) == 0); /* the driver refuses nothing */
     uint64_t give_ups = ebb__mover_give_ups(rig.engine->mover);
     if (give_ups)
         fprintf(stderr, "fuzz_cuda: seed %llu: patience ended %llu times\n",

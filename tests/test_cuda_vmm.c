@@ -54,8 +54,9 @@ static void turns_body(void *context)
     rig_stop(&rig);
 }
 
-/* Handles are recycled: as many are made as exist at a time, and none is left. */
-static void turn(enum ebb_cuda_backing_kind backing)
+/* Handles are recycled: as many are made as exist at a time, and none is left. A block of four
+ * units has one handle on the device, and one in host memory. Returns how often one was mapped. */
+static long turn(enum ebb_cuda_backing_kind backing)
 {
     struct vmm_case c = {.backing = backing, .budget_bytes = 32 * MIB};
     char path[128], report[160];
@@ -63,18 +64,21 @@ static void turn(enum ebb_cuda_backing_kind backing)
     snprintf(report, sizeof report, "FAKECUDA_REPORT=%s", path);
     const char *settings[] = {"FAKECUDA_BUDGET=32M", report, NULL};
     assert_int_equal(rig_child(settings, turns_body, &c, 60), 0);
-    assert_true(rig_reported(path, "creates") <= 3 * 64 / 2);
-    assert_true(rig_reported(path, "maps") >= 5 * 5 * 4 * 2);
+    long maps = (long)rig_reported(path, "maps");
+    assert_true(rig_reported(path, "creates") <= 3 * 8);
     assert_int_equal(rig_reported(path, "vmm_bytes"), 0);
     assert_int_equal(rig_reported(path, "plain_bytes"), 0);
     unlink(path);
+    return maps;
 }
 
 static void test_blocks_move_and_handles_are_recycled(void **state)
 {
     (void)state;
-    turn(EBB_CUDA_VMM_HOST);
-    turn(EBB_CUDA_VMM_TRUSTING);
+    const long returns = 5 * 5; /* at least */
+    long maps = turn(EBB_CUDA_VMM_HOST), fewer = turn(EBB_CUDA_VMM_TRUSTING);
+    assert_true(maps >= 2 * returns); /* host memory, and what comes back in its place */
+    assert_true(fewer >= returns && fewer < maps - returns / 2);
 }
 
 /* ---- a device that never becomes quiet ------------------------------------------------------- */

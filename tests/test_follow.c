@@ -554,6 +554,61 @@ static void any_events_are_survived(void **state)
     finish(run);
 }
 
+static uint32_t units_of(const struct ebb_event *event)
+{
+    return (uint32_t)((event->size_bytes + 2 * TRAINING_MIB - 1) / (2 * TRAINING_MIB));
+}
+
+/* When the last of `left` ranges of a size is taken, counted in ALLOCs and FREEs of the next
+ * iteration. UINT32_MAX: never. *lacks: an ALLOC finds none. */
+static uint32_t needed_at(const struct run *run, uint32_t units, uint32_t left, bool *lacks)
+{
+    uint32_t turn = 0, needed = UINT32_MAX;
+    *lacks = false;
+    for (size_t i = run->played - run->period; i < run->played; i++) {
+        const struct ebb_event *event = &run->training.events[i];
+        if (event->kind == EBB_EVENT_ACCESS)
+            continue;
+        if (units_of(event) == units && event->kind == EBB_EVENT_FREE)
+            left++;
+        else if (units_of(event) == units && left == 0)
+            *lacks = true;
+        else if (units_of(event) == units && --left == 0 && needed == UINT32_MAX)
+            needed = turn;
+        turn++;
+    }
+    return needed;
+}
+
+/* What the next allocations find free, for each size and several numbers of free ranges. */
+static void free_ranges_are_followed(void **state)
+{
+    (void)state;
+    static uint32_t free_runs[CUDA_RUN_SIZES];
+    static struct cuda_ahead ahead;
+    struct run *run = begin(50, false);
+    ebb__follow_ahead(run->device.follow, free_runs, UINT32_MAX, &ahead);
+    assert_int_equal(ahead.lacking, 0); /* nothing is known without a script */
+    set_script(run);
+    iterate(run, 2);
+    assert_true(ebb__follow_is_planned(run->device.follow));
+    unsigned lacking = 0, kept = 0;
+    for (uint32_t left = 0; left < 8; left++) {
+        for (uint32_t units = 1; units < 64; units++) {
+            bool lacks;
+            for (uint32_t i = 1; i < CUDA_RUN_SIZES; i++)
+                free_runs[i] = i == units ? left : 1000000;
+            ebb__follow_ahead(run->device.follow, free_runs, UINT32_MAX, &ahead);
+            assert_int_equal(ahead.needed[units], needed_at(run, units, left, &lacks));
+            assert_int_equal(ahead.lacking, lacks ? units : 0);
+            lacking += lacks;
+            kept += left && ahead.needed[units] != UINT32_MAX;
+        }
+    }
+    assert_true(lacking > 0 && kept > 0);
+    finish(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -570,6 +625,7 @@ int main(void)
         cmocka_unit_test(blocks_are_renamed),
         cmocka_unit_test(a_plan_replaces_another),
         cmocka_unit_test(next_uses_are_known),
+        cmocka_unit_test(free_ranges_are_followed),
         cmocka_unit_test(written_copies_are_not_kept),
         cmocka_unit_test(bad_scripts_are_refused),
         cmocka_unit_test(any_events_are_survived),

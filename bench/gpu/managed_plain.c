@@ -64,7 +64,7 @@ void *pool_malloc(ssize_t bytes, int device, CUstream stream)
         found = allocate(size);
     pthread_mutex_unlock(&lock);
     if (!found)
-        fprintf(stderr, "managed_plain: no room for %zu bytes\n", size);
+        fprintf(stderr, "managed_plain: no room for %zu bytes beside %zu\n", size, total_bytes);
     return (void *)(uintptr_t)found;
 }
 

@@ -71,9 +71,12 @@ class Layer(nn.Module):
 
 
 class Gpt(nn.Module):
+    WIDTH, DEPTH, HEADS = 768, 12, 12
+
     def __init__(self, recompute=False, small=False):
         super().__init__()
-        words, width, depth, heads = (64, 32, 2, 2) if small else (32768, 768, 12, 12)
+        words, width, depth, heads = (64, 32, 2, 2) if small else \
+            (32768, self.WIDTH, self.DEPTH, self.HEADS)
         self.recompute = recompute
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(1024, width)
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(depth))
@@ -90,4 +93,9 @@ class Gpt(nn.Module):
         return words, words.roll(-1, 1)
 
 
-MODELS = {"resnet50": ResNet50, "gpt": Gpt}
+class WideGpt(Gpt):
+    """The width of GPT-2 large: more work for each byte of activations."""
+    WIDTH, DEPTH, HEADS = 1280, 12, 20
+
+
+MODELS = {"resnet50": ResNet50, "gpt": Gpt, "gpt1280": WideGpt}

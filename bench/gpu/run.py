@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Trainings on a GPU with and without Ebb: run.py FOLDER --bin BIN [--quick] [--seconds S]
+    [--only REGEX] [--oversubscribe]
 
 Writes run.jsonl (what each training printed, at once), log.txt (what it said on stderr) and
 table.md to FOLDER. Each training is a process of its own with a time limit. The most important ones
@@ -9,7 +10,10 @@ Budgets are parts of the peak without Ebb: torch.cuda.max_memory_allocated().
 """
 import argparse
 import json
+import mmap
+import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,11 +21,13 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BATCH = {"resnet50": 64, "gpt": 8}
+BATCH = {"resnet50": 64, "gpt": 8, "gpt1280": 8}
 # Seconds until a process has the GPU: PyTorch's import, and the case before.
 START_S = 45
 # Of training at most; more until the end, for the context and the first iteration.
 TRAIN_S, EXTRA_S = 6, 9
+# Of host memory, touched first: more than any case pins.
+WARM_BYTES = 32 << 30
 # So often a backing may fail before its other cases are left out.
 FAILURES = 2
 
@@ -164,30 +170,64 @@ class Case:
         return any("ended" in line for line in self.lines)
 
 
-def cases(quick):
+def cases(options):
+    """The cases that were asked for, and those without Ebb that they are compared with."""
+    found = all_cases(options)
+    wanted = [case for case in found if re.search(options.only, case.name)]
+    bases = {case.base() for case in wanted}
+    return [case for case in found if case in wanted or case.name in bases]
+
+
+def all_cases(options):
     """Lists of cases, the most important ones first."""
     models, backings = ("gpt", "resnet50"), ("vmm-trusting", "managed")
     found = [Case(model, "fp32") for model in models]
-    found += [Case(model, "fp32", backing=backing, share=share)
-              for share in (50, 75) for model in models for backing in backings]
+    found += [Case(model, "fp32", backing="vmm-trusting", share=share)
+              for share in (75, 50) for model in models]
+    found.append(Case("gpt1280", "fp32"))
+    found += [Case("gpt1280", "fp32", backing="vmm-trusting", share=share) for share in (75, 50)]
+    found += [Case(model, "fp32", "offload") for model in models]
+    found += [Case(model, "fp32", backing="vmm-trusting", share=share)
+              for share in ("offload", 100, 40) for model in models]
+    found += [Case(model, "fp32", backing="managed", share=share)
+              for share in (75, 50) for model in models]
+    if options.quick:
+        return found
     found.append(Case("gpt", "fp32", backing="managed", share=100,
                       extra=["--profile", "--iterations", "6"]))
-    found += [Case(model, "fp32", "offload") for model in models]
-    if quick:
-        return found
-    found += [Case(model, "fp32", "managed", share=50, extra=["--iterations", "8"])
-              for model in models]
-    found += [Case(model, "fp32", backing="vmm-host", share=50) for model in models]
-    found += [Case(model, "fp32", backing=backing, share="offload")
-              for model in models for backing in backings]
-    found += [Case(model, "fp32", backing=backing, share=share) for share in (100, 40, 25)
-              for model in models for backing in backings]
+    if options.oversubscribe:  # more managed memory than the device has free
+        found += [Case(model, "fp32", "managed", share=50, extra=["--iterations", "8"])
+                  for model in models]
     found += [Case(model, "fp32", "checkpoint") for model in models]
+    found += [Case(model, "fp32", backing="vmm-trusting", share="checkpoint") for model in models]
+    found += [Case(model, "fp32", backing="vmm-host", share=50) for model in models]
+    found += [Case(model, "fp32", backing=backing, share=share)
+              for share, backing in ((25, "vmm-trusting"), (100, "managed"), (40, "managed"))
+              for model in models]
     for model, precision in (("gpt", "bf16"), ("resnet50", "tf32")):
         found += [Case(model, precision), Case(model, precision, "offload")]
         found += [Case(model, precision, backing=backing, share=share)
                   for share in (75, 50) for backing in backings]
     return found
+
+
+def touch(number_of_bytes):
+    """In a process of its own: takes memory, writes to each page, and returns it."""
+    with mmap.mmap(-1, number_of_bytes) as memory:
+        for at in range(0, number_of_bytes, mmap.PAGESIZE):
+            memory[at] = 1
+
+
+def warm_up():
+    """The memory of a fresh virtual machine is slow at its first use, and pinned memory shows that.
+    All cases come after this, those without Ebb, too."""
+    each = WARM_BYTES // (os.cpu_count() or 1)
+    workers = [multiprocessing.Process(target=touch, args=(each,))
+               for _ in range(os.cpu_count() or 1)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
 
 
 def launches(options, raw):
@@ -248,7 +288,7 @@ class Plan:
     """Which case is next."""
 
     def __init__(self, options, raw, results):
-        self.left, self.options, self.raw, self.results = cases(options.quick), options, raw, results
+        self.left, self.options, self.raw, self.results = cases(options), options, raw, results
         self.failures = {}
 
     def next(self):
@@ -279,6 +319,9 @@ def parse():
     parser.add_argument("--bin", required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--only", default="", help="cases whose name has this regular expression")
+    parser.add_argument("--oversubscribe", action="store_true",
+                        help="also plain managed memory, more than the device has free: it may hang")
     parser.add_argument("--trial", action="store_true",
                         help="tiny models on the CPU: to try this program")
     options = parser.parse_args()
@@ -292,6 +335,10 @@ def main():
     end = time.time() + options.seconds
     os.makedirs(options.folder, exist_ok=True)
     raw, results = Raw(os.path.join(options.folder, "run.jsonl")), {}
+    begin = time.time()
+    if not options.trial:
+        warm_up()
+    raw.write(m="warm_up", bytes=WARM_BYTES, seconds=round(time.time() - begin, 2))
     costs = launches(options, raw)  # before anything else uses the GPU
     plan = Plan(options, raw, results)
     case, following = plan.next(), None

@@ -56,6 +56,7 @@ static uint32_t alloc_large(struct ebb_cuda *engine, uint64_t bytes, uint32_t st
     entry->move = taken.move;
     entry->before = taken.before;
     entry->is_placed = taken.is_placed;
+    entry->is_served = taken.is_absent;
     ebb__table_own(&engine->table, taken.first, taken.count, block);
     if (!taken.is_absent)
         ebb__table_use(&engine->table, block);
@@ -85,6 +86,7 @@ static void note_alloc(struct ebb_cuda *engine, uint32_t block)
     ebb__clock_event(engine->clock, &event);
     ebb__cuda_step(engine, EBB_EVENT_ALLOC, 0, block);
     ebb__cuda_note_plan(engine);
+    ebb__take_ahead(engine);
 }
 
 static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
@@ -159,7 +161,7 @@ static bool is_there(struct ebb_cuda *engine, CUdeviceptr address)
 static bool is_served(struct ebb_cuda *engine, CUdeviceptr address, uint32_t arrival)
 {
     if (arrival)
-        ebb__cuda_wait_alone(engine, 0, arrival);
+        ebb__cuda_wait_alone(engine, arrival);
     if (!ebb__cuda_lock(engine))
         return false;
     struct cuda_block *block = &engine->table.blocks[ebb__cuda_find(engine, address)];
@@ -223,7 +225,7 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
     if (placed.is_absent)
         is_good = is_served(engine, *address, placed.arrival);
     else if (engine->gate.is_used && placed.arrival) /* a kernel may use it without naming it */
-        ebb__cuda_wait_alone(engine, 0, placed.arrival);
+        ebb__cuda_wait_alone(engine, placed.arrival);
     if (!engine->backing->ops->can_evict)
         is_good = is_there(engine, *address);
     if (!is_good)

@@ -18,20 +18,23 @@ struct ebb_cuda_backing_ops {
     /* Each access finds the right bytes at any time, even during a transfer. Otherwise: accesses to
      * live bytes are served before and after a transfer. */
     bool is_coherent;
-    bool needs_quiet;      /* it moves live bytes only while the device is idle (gate.h) */
+    bool needs_quiet;   /* it moves live bytes only while the device is idle (gate.h) */
+    bool hides_absent;  /* an access to absent bytes fails, unless `serve` was called for them */
+    bool drops_at_once; /* `drop` and `forget` end when they return, and use no lane */
+    bool moves_whole;   /* what came at once leaves at once: free ranges are reused as they were */
     uint32_t most_flights; /* pieces on the way to the host at a time; 0: one */
     /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory.
      * Threads of the program call it, with the engine's context current. */
     CUresult (*reserve)(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first);
     void (*release)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
-    /* How many bytes from `first` on come to the device at once, `bytes` at most. NULL: all. */
+    /* How many bytes from `first` on come or leave at once, `bytes` at most. NULL: all. */
     uint64_t (*piece)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
     /* Pages with undefined contents on the device. But where accesses to absent bytes are served,
      * bytes that were written since `drop` and `forget` stay: only those two destroy contents. */
     CUresult (*populate)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                          CUstream lane);
-    /* The contents leave for host memory; afterwards, an access that nobody announced is served
-     * from there without taking device memory. */
+    /* The contents leave for host memory. Afterwards, an access that nobody announced is served
+     * from there without taking device memory, unless the backing hides absent bytes. */
     CUresult (*evict)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool is_clean, CUstream lane);
     /* The lane is past the eviction. NULL: nothing is left to do. An error: the bytes are on the
@@ -45,7 +48,7 @@ struct ebb_cuda_backing_ops {
     /* The contents are dead, and absent: host memory is released where possible. */
     CUresult (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                        CUstream lane);
-    /* No pages of the device can be had: accesses are served all the same. NULL: so they are. */
+    /* Accesses to these bytes are served without pages of the device. NULL: so they are. */
     CUresult (*serve)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
     /* Returns pages that have left their addresses to the driver. NULL: they are not recycled. What
      * is recycled counts as held until then. */

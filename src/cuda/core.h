@@ -10,6 +10,7 @@
 
 #define CUDA_NO_BLOCK 0u
 #define CUDA_MOST_BLOCKS ((uint32_t)1 << 20) /* limits of storage, which is reserved, not taken */
+#define CUDA_RUN_SIZES 1024u                 /* that free ranges are told apart by, in units */
 #define CUDA_MOST_UNITS ((uint32_t)1 << 20)
 
 /* Work in one stream up to a place of the launch order. */
@@ -43,6 +44,7 @@ struct cuda_block {
     uint8_t is_kept : 1;       /* stays resident until it is freed */
     uint8_t is_written : 1;    /* differs from what is in host memory, as far as known */
     uint8_t is_placed : 1;     /* at a planned address */
+    uint8_t is_served : 1;     /* absent, and accesses to it are served where they would fail */
     uint8_t stays_absent : 1;  /* for life: kernels that nobody announces use it over the bus */
     uint8_t evict_due : 1;     /* the plan evicts it as soon as no work holds it */
     uint32_t holds;            /* works between begin and end that use it: not evicted; small: 0 */

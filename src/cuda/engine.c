@@ -158,6 +158,7 @@ static void connect_parts(struct ebb_cuda *engine)
     engine->config.driver->cuMemGetInfo_v2(&free_bytes, &total_bytes);
     ebb__streams_leave(&engine->streams, visit);
     engine->pool.outs_over = ebb__mover_outs_over(engine->mover);
+    engine->pool.keeps_runs = engine->backing->ops->moves_whole;
     engine->room = (struct cuda_room){.config = &engine->config,
                                       .table = &engine->table,
                                       .streams = &engine->streams,

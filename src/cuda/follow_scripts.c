@@ -54,7 +54,7 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
     size_t clocks = script->clock_count, absences = script->absence_count;
     size_t blocks = script->block_count, persistent = script->persistent_count;
     size_t buckets = bucket_count(script);
-    size_t words = 2 * blocks + 3 * clocks + 2 * absences + persistent + buckets;
+    size_t words = 2 * blocks + 5 * clocks + 2 * absences + persistent + buckets;
     size_t bytes = sizeof(struct follow_script) + (clocks + persistent) * sizeof(uint64_t) +
                    words * sizeof(uint32_t) + 3 * blocks;
     struct follow_script *known = ebb__cuda_reserve(bytes);
@@ -78,6 +78,8 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
         {&known->bucket_next, clocks},
         {&known->buckets, buckets},
         {&known->names.by_serial, persistent},
+        {&known->turns, clocks},
+        {&known->turn_at, clocks},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         *arrays[i].array = next;
@@ -90,6 +92,7 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
     ebb__names_prepare(&known->names, script);
     chain_absences(known);
     note_events(known);
+    ebb__ahead_prepare(known);
     ebb__find_prepare(follow, known);
     return known;
 }

@@ -29,9 +29,11 @@ struct follow_script {
     uint64_t *hashes;
     uint32_t *buckets, *bucket_next;
     uint32_t bucket_mask;
-    uint32_t told_count; /* events other than FREE */
-    uint8_t *keeps;      /* [script block] it was fetched as one that is not written; see learn() */
-    uint8_t *changes;    /* [script block] it was written nevertheless */
+    uint32_t told_count;       /* events other than FREE */
+    uint32_t *turns, *turn_at; /* the ALLOCs and FREEs, and their positions: follow_ahead.c */
+    uint32_t turn_count;
+    uint8_t *keeps;   /* [script block] it was fetched as one that is not written; see learn() */
+    uint8_t *changes; /* [script block] it was written nevertheless */
     uint8_t *settled; /* [script block] while the border is crossed: nothing more is due for it */
     uint64_t used;    /* value of `uses` when it was sent or last put in force */
     size_t bytes;     /* of this struct and the arrays, which follow it */
@@ -99,6 +101,9 @@ struct follow_script *ebb__find_script(const struct ebb_cuda_follow *follow, uin
 /* How many of the newest events agree with the script if the newest is at `position`. */
 uint32_t ebb__find_agreement(const struct ebb_cuda_follow *follow,
                              const struct follow_script *known, uint32_t position, uint32_t most);
+
+/* follow_ahead.c. Fills in the list of turns. */
+void ebb__ahead_prepare(struct follow_script *known);
 
 /* follow_scripts.c */
 /* Follows `known`, whose `position` has just been passed. */

@@ -118,12 +118,10 @@ void ebb__cuda_event(struct ebb_event *event, const struct cuda_block *block, ui
 /* waits.c: on the host, without the lock. The clock counts the stalls of streams. Where it cannot,
  * the caller adds what it has waited since then. */
 void ebb__cuda_count_stall(struct ebb_cuda *engine, uint64_t since_ns);
-/* For both, if not 0, in a call that belongs to no stream. Counted. */
-void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint64_t leaving, uint32_t arrival);
+/* If it is not 0, in a call that belongs to no stream. Counted. */
+void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
-/* Until all *outs* up to this number are over, or the mover's patience ends. */
-void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number);
 /* Until the stream is ordered behind all that it owes, or patience ends. */
 void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream);
 /* With the lock, which is released meanwhile: until the gate is open. False: abandoned. */

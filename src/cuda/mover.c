@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 
 #define LEAST_PAUSE_NS 20000u /* half of the fixed cost of a transfer (docs/results) */
-#define MOST_PAUSE_NS 200000u
+#define MOST_PAUSE_NS 60000u  /* so long may the device stand still for what is over */
 #define SLACK_NS 1000u  /* by which pauses may last longer; the system's usual 50 us double them */
 #define POLL_NS 300000u /* to look for work that is over costs a call of the driver a stream */
 
@@ -17,7 +17,8 @@
 bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count)
 {
     pthread_mutex_lock(&mover->lock);
-    bool has = ebb__queue_reserve(&mover->in, count) && ebb__queue_reserve(&mover->out, count);
+    bool has = ebb__queue_reserve(&mover->queues.in, count) && ebb__queue_reserve(&mover->queues.out, count) &&
+               ebb__queue_reserve(&mover->queues.drop, count);
     pthread_mutex_unlock(&mover->lock);
     return has;
 }
@@ -27,6 +28,14 @@ static void wake(struct cuda_mover *mover)
     mover->must_wake = true;
     if (mover->is_asleep)
         pthread_cond_signal(&mover->wake);
+}
+
+static struct cuda_queue *queue_of(struct cuda_mover *mover, uint8_t kind)
+{
+    if (kind == CUDA_MOVE_POPULATE || kind == CUDA_MOVE_FETCH || kind == CUDA_MOVE_SERVE)
+        return &mover->queues.in;
+    bool ends_at_once = kind != CUDA_MOVE_EVICT && mover->config.backing->ops->drops_at_once;
+    return ends_at_once ? &mover->queues.drop : &mover->queues.out;
 }
 
 static uint32_t next_arrival(struct cuda_mover *mover)
@@ -40,8 +49,7 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
                         uint32_t *arrival)
 {
     struct cuda_move move = *request;
-    bool is_in = move.kind == CUDA_MOVE_POPULATE || move.kind == CUDA_MOVE_FETCH ||
-                 move.kind == CUDA_MOVE_SERVE;
+    struct cuda_queue *queue = queue_of(mover, move.kind);
     move.number = ++mover->newest_number;
     move.after = 0;
     for (uint32_t i = 0; i < move.count; i++) {
@@ -51,9 +59,9 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
         *newest = move.number;
     }
     pthread_mutex_lock(&mover->lock);
-    if (is_in)
+    if (queue == &mover->queues.in)
         *arrival = move.arrival = next_arrival(mover);
-    ebb__queue_push(is_in ? &mover->in : &mover->out, &move);
+    ebb__queue_push(queue, &move);
     wake(mover);
     pthread_mutex_unlock(&mover->lock);
     return move.number;
@@ -62,7 +70,7 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
 void ebb__mover_kill(struct cuda_mover *mover, uint64_t number)
 {
     pthread_mutex_lock(&mover->lock);
-    struct cuda_move *move = ebb__queue_find(&mover->in, number);
+    struct cuda_move *move = ebb__queue_find(&mover->queues.in, number);
     if (move)
         move->is_dead = true;
     pthread_mutex_unlock(&mover->lock);
@@ -159,7 +167,8 @@ static void sleep_for(struct cuda_mover *mover, uint64_t ns)
 static bool has_work(struct cuda_mover *mover)
 {
     pthread_mutex_lock(&mover->lock);
-    bool has = mover->in.first < mover->in.last || mover->out.first < mover->out.last;
+    bool has = mover->queues.in.first < mover->queues.in.last || mover->queues.out.first < mover->queues.out.last ||
+               mover->queues.drop.first < mover->queues.drop.last;
     pthread_mutex_unlock(&mover->lock);
     return has;
 }
@@ -194,10 +203,12 @@ static bool step(struct cuda_mover *mover)
 {
     struct cuda_gate *gate = mover->config.gate;
     bool did = ebb__mover_step_arrivals(mover);
+    ebb__mover_look_at_lanes(mover);
     if (gate->is_used)
         did |= ebb__gate_step(gate, mover->config.streams, mover->config.engine_lock,
                               ebb__mover_wants_quiet(mover));
-    bool moved = ebb__mover_step_out(mover);
+    bool moved = ebb__mover_step_drop(mover);
+    moved |= ebb__mover_step_out(mover);
     moved |= ebb__mover_step_in(mover);
     if (ebb__gate_is_quiet(gate)) {
         gate->has_moved |= moved;
@@ -307,8 +318,9 @@ void ebb__mover_destroy(struct cuda_mover *mover, bool is_abandoned)
 {
     if (!is_abandoned)
         free_resources(mover);
-    ebb__queue_fini(&mover->in);
-    ebb__queue_fini(&mover->out);
+    ebb__queue_fini(&mover->queues.in);
+    ebb__queue_fini(&mover->queues.out);
+    ebb__queue_fini(&mover->queues.drop);
     ebb__cuda_unreserve(mover->unit_moves, CUDA_MOST_UNITS * sizeof *mover->unit_moves);
     ebb__cuda_unreserve(mover->units, CUDA_MOST_UNITS * sizeof *mover->units);
     pthread_mutex_destroy(&mover->lock);
@@ -333,8 +345,8 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
     pthread_cond_init(&mover->wake, NULL);
     mover->unit_moves = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->unit_moves);
     mover->units = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->units);
-    bool is_made = mover->unit_moves && mover->units && ebb__queue_reserve(&mover->in, 1) &&
-                   ebb__queue_reserve(&mover->out, 1);
+    bool is_made = mover->unit_moves && mover->units && ebb__queue_reserve(&mover->queues.in, 1) &&
+                   ebb__queue_reserve(&mover->queues.out, 1) && ebb__queue_reserve(&mover->queues.drop, 1);
     struct cuda_visit visit = ebb__streams_enter(config->streams);
     is_made = is_made && make_resources(mover);
     if (is_made && pthread_create(&mover->thread, NULL, run, mover) == 0)

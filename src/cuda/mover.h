@@ -1,8 +1,9 @@
 /* The mover: one thread that makes real what the launch order has decided.
  *
- * Requests are numbered in launch order and wait in two queues: *in* takes device memory (POPULATE,
- * FETCH), *out* returns it (EVICT, DROP). Each queue is first in, first out. A request waits for
- * earlier ones of the other queue only if they concern the same units. In truth:
+ * Requests are numbered in launch order and wait in queues: *in* takes device memory (POPULATE,
+ * FETCH), *out* returns it (EVICT, DROP). Each queue is first in, first out. Where dead bytes leave
+ * at once (`drops_at_once`), DROP and FORGET have a queue of their own, and wait for no transfer. A
+ * request waits for earlier ones of another queue only if they concern the same units. In truth:
  *
  * - Device memory is entered in the ledger before pages appear, and taken out when they are gone.
  *   So an *in* waits until *outs* have made room.

@@ -26,13 +26,18 @@ struct cuda_side {   /* the request that is being carried out: private to the th
 struct cuda_flight { /* a piece of an out that is on its way */
     uint64_t number; /* of its request */
     uint32_t first, count;
-    uint8_t kind; /* enum cuda_move_kind; FORGET also for the dead host memory of a DROP */
+    uint8_t kind; /* enum cuda_move_kind */
     CUevent event;
 };
 
 struct cuda_flights { /* first in, first out */
     struct cuda_flight items[CUDA_MOST_FLIGHTS];
     uint32_t first, count, most;
+};
+
+struct cuda_busy { /* lanes with a transfer that is not over, as far as known */
+    bool in, out;
+    uint64_t since_ns; /* the time until here is counted */
 };
 
 struct cuda_lanes {
@@ -43,6 +48,7 @@ struct cuda_lanes {
     _Atomic uint32_t *flag; /* pinned: the newest arrival */
     CUdeviceptr flag_on_device;
     bool can_write, can_wait; /* on the device */
+    struct cuda_busy busy;
 };
 
 struct cuda_spare { /* pages that the backing keeps for the next *in*: in the ledger still */
@@ -67,7 +73,10 @@ struct cuda_mover {
     pthread_t thread;
     bool is_started, is_asleep, must_wake;
     _Atomic bool must_stop;
-    struct cuda_queue in, out;
+    struct cuda_queues {
+        struct cuda_queue in, out;
+        struct cuda_queue drop; /* *outs* that end at once */
+    } queues;
     uint64_t newest_number;
     uint32_t newest_arrival;
     _Atomic uint32_t issued_arrival; /* the newest whose transfers are queued */
@@ -79,19 +88,26 @@ struct cuda_mover {
     struct cuda_moving {
         struct cuda_side out, in;
         struct cuda_flights flights;
+        uint64_t newest_out_over; /* the highest number among *outs* that are over */
     } moving;
     struct cuda_spare spare;
     struct cuda_patience patience;
 };
 
-/* outs.c, moves.c: one step each, on the mover's thread. True: something was done. */
+/* outs.c, drops.c, moves.c: one step each, on the mover's thread. True: something was done. */
 bool ebb__mover_step_out(struct cuda_mover *mover);
+bool ebb__mover_step_drop(struct cuda_mover *mover);
 /* The oldest piece on its way to the host, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover);
 bool ebb__mover_step_in(struct cuda_mover *mover);
 bool ebb__mover_step_arrivals(struct cuda_mover *mover);
 /* Does a request wait for a quiet device? */
 bool ebb__mover_wants_quiet(struct cuda_mover *mover);
+
+/* busy.c: a transfer is about to be queued on a lane of lanes.busy */
+void ebb__mover_busy(struct cuda_mover *mover, bool *lane);
+/* Are they over? */
+void ebb__mover_look_at_lanes(struct cuda_mover *mover);
 
 /* held.c: bytes that are held */
 /* Before pages appear. False: the ledger has no room. */
@@ -102,9 +118,30 @@ void ebb__mover_give_bytes(struct cuda_mover *mover, uint64_t bytes);
  * to look again, in ns from now; UINT64_MAX: not. */
 uint64_t ebb__mover_trim(struct cuda_mover *mover, bool now);
 
+/* outs.c: for drops.c, too */
+/* Is the oldest request of the queue, up to position `last`, not younger than `number`? Under the
+ * mover's lock. */
+static inline bool ebb__queue_is_before(const struct cuda_queue *queue, uint64_t last,
+                                        uint64_t number)
+{
+    return queue->first < last && ebb__queue_at(queue, queue->first)->number <= number;
+}
+/* The oldest request of its queue is over. */
+void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
+                            const struct cuda_move *move);
+/* These units have left. */
+void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first, uint32_t count);
+/* The driver refuses: they stay on the device, and the budget is smaller by them. */
+void ebb__mover_stays(struct cuda_mover *mover, uint32_t first, uint32_t count);
+
 /* moves.c: for both sides */
 uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
                              enum cuda_real real, bool is, uint32_t *count);
+/* Accesses to what is not on the device are served, if they need that. What is nowhere gets host
+ * memory. False: there is none. */
+bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count);
+/* How many of these units come or leave at once. */
+uint32_t ebb__mover_piece(struct cuda_mover *mover, uint32_t first, uint32_t count);
 void ebb__mover_progress(struct cuda_mover *mover);
 void ebb__mover_unstick(struct cuda_mover *mover, uint32_t unit);
 bool ebb__mover_are_over(struct cuda_mover *mover, const struct cuda_move *move);

@@ -18,6 +18,16 @@ uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uin
     return first;
 }
 
+uint32_t ebb__mover_piece(struct cuda_mover *mover, uint32_t first, uint32_t count)
+{
+    struct ebb_cuda_backing *backing = mover->config.backing;
+    CUdeviceptr address = ebb__table_address(mover->config.table, first);
+    if (!backing->ops->piece)
+        return count;
+    return (uint32_t)(backing->ops->piece(backing, address, ebb__unit_bytes(count)) /
+                      EBB_CUDA_UNIT_BYTES);
+}
+
 void ebb__mover_progress(struct cuda_mover *mover)
 {
     mover->patience.idle_since_ns = 0;
@@ -47,8 +57,7 @@ void ebb__mover_release_events(struct cuda_mover *mover, const struct cuda_move 
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-/* What has no pages gets host memory, if accesses need that. False: there is none. */
-static bool serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
+bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     struct ebb_cuda_backing *backing = mover->config.backing;
     uint64_t bytes = 0;
@@ -84,7 +93,7 @@ static void set_stray(struct cuda_mover *mover, uint32_t first, uint32_t count, 
 static void stray(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     set_stray(mover, first, count, true);
-    serve(mover, first, count);
+    ebb__mover_serve(mover, first, count);
 }
 
 static void arrive(struct cuda_mover *mover, uint32_t first, uint32_t count)
@@ -119,9 +128,13 @@ static bool bring_piece(struct cuda_mover *mover, const struct cuda_move *move, 
     bool is_dead = move->kind == CUDA_MOVE_POPULATE || move->is_dead;
     if (!ebb__mover_take_bytes(mover, bytes))
         return false;
+    if (!is_dead && backing->ops->is_coherent)
+        ebb__mover_busy(mover, &mover->lanes.busy.in);
     CUresult result =
         is_dead ? backing->ops->populate(backing, address, bytes, mover->lanes.in)
                 : backing->ops->fetch(backing, address, bytes, move->keep_copy, mover->lanes.in);
+    if (result == CUDA_SUCCESS && !is_dead)
+        ebb__mover_busy(mover, &mover->lanes.busy.in);
     if (result == CUDA_SUCCESS) {
         count_in(mover, first, count, is_dead);
         arrive(mover, first, count);
@@ -137,11 +150,11 @@ static bool bring_piece(struct cuda_mover *mover, const struct cuda_move *move, 
 static bool next_in(struct cuda_mover *mover, struct cuda_move *move, bool *is_free)
 {
     pthread_mutex_lock(&mover->lock);
-    bool found = mover->in.issued < mover->in.last;
+    bool found = mover->queues.in.issued < mover->queues.in.last;
     if (found)
-        *move = *ebb__queue_at(&mover->in, mover->in.issued);
-    *is_free = found && (mover->out.first == mover->out.last ||
-                         ebb__queue_at(&mover->out, mover->out.first)->number > move->after);
+        *move = *ebb__queue_at(&mover->queues.in, mover->queues.in.issued);
+    *is_free = found && !ebb__queue_is_before(&mover->queues.out, mover->queues.out.last, move->after) &&
+               !ebb__queue_is_before(&mover->queues.drop, mover->queues.drop.last, move->after);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }
@@ -158,7 +171,7 @@ static void announce(struct cuda_mover *mover, const struct cuda_move *move)
             driver->cuEventRecord(mover->lanes.in_event, mover->lanes.in) == CUDA_SUCCESS;
     ebb__mover_release_events(mover, move);
     pthread_mutex_lock(&mover->lock);
-    mover->in.issued++;
+    mover->queues.in.issued++;
     atomic_store_explicit(&mover->issued_arrival, move->arrival, memory_order_release);
     pthread_mutex_unlock(&mover->lock);
     ebb__mover_progress(mover);
@@ -176,21 +189,16 @@ static bool is_impatient(struct cuda_mover *mover)
 static bool may_come(struct cuda_mover *mover, const struct cuda_move *move, uint32_t first,
                      uint32_t *count)
 {
-    struct ebb_cuda_backing *backing = mover->config.backing;
     if (mover->units[first].real == CUDA_REAL_HOST && !ebb__mover_may_move(mover))
         return false;
-    if (backing->ops->piece)
-        *count =
-            (uint32_t)(backing->ops->piece(backing, ebb__table_address(mover->config.table, first),
-                                           ebb__unit_bytes(*count)) /
-                       EBB_CUDA_UNIT_BYTES);
+    *count = ebb__mover_piece(mover, first, *count);
     return ebb__mover_are_over(mover, move);
 }
 
 /* A block that begins in host memory. It strays if there is none, and the caller sees that. */
 static void step_serve(struct cuda_mover *mover, const struct cuda_move *move)
 {
-    bool is_served = serve(mover, move->first, move->count);
+    bool is_served = ebb__mover_serve(mover, move->first, move->count);
     set_stray(mover, move->first, move->count, !is_served);
     announce(mover, move);
 }
@@ -200,7 +208,7 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
     struct cuda_side *side = &mover->moving.in;
     struct cuda_move move;
     bool is_free, is_moved = false;
-    if (!mover->lanes.can_write && mover->in.first < mover->in.issued)
+    if (!mover->lanes.can_write && mover->queues.in.first < mover->queues.in.issued)
         return false; /* one at a time: there is one event */
     if (!next_in(mover, &move, &is_free))
         return false;
@@ -249,10 +257,10 @@ bool ebb__mover_wants_quiet(struct cuda_mover *mover)
 {
     pthread_mutex_lock(&mover->lock);
     bool leaves = mover->moving.flights.count > 0;
-    for (uint64_t i = mover->out.issued; i < mover->out.last && !leaves; i++)
-        leaves = ebb__queue_at(&mover->out, i)->kind == CUDA_MOVE_EVICT;
-    bool comes = mover->in.issued < mover->in.last && !mover->spare.is_starved &&
-                 has_host_units(mover, ebb__queue_at(&mover->in, mover->in.issued));
+    for (uint64_t i = mover->queues.out.issued; i < mover->queues.out.last && !leaves; i++)
+        leaves = ebb__queue_at(&mover->queues.out, i)->kind == CUDA_MOVE_EVICT;
+    bool comes = mover->queues.in.issued < mover->queues.in.last && !mover->spare.is_starved &&
+                 has_host_units(mover, ebb__queue_at(&mover->queues.in, mover->queues.in.issued));
     pthread_mutex_unlock(&mover->lock);
     return leaves || comes;
 }
@@ -276,9 +284,9 @@ static void write_from_host(struct cuda_mover *mover, uint32_t arrival)
 bool ebb__mover_step_arrivals(struct cuda_mover *mover)
 {
     pthread_mutex_lock(&mover->lock);
-    bool pending = mover->in.first < mover->in.issued;
-    uint32_t oldest = pending ? ebb__queue_at(&mover->in, mover->in.first)->arrival : 0;
-    uint32_t newest = pending ? ebb__queue_at(&mover->in, mover->in.issued - 1)->arrival : 0;
+    bool pending = mover->queues.in.first < mover->queues.in.issued;
+    uint32_t oldest = pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.first)->arrival : 0;
+    uint32_t newest = pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.issued - 1)->arrival : 0;
     pthread_mutex_unlock(&mover->lock);
     if (mover->patience.has_given_up &&
         !ebb__arrival_reached(atomic_load(mover->lanes.flag), mover->patience.given_up))
@@ -300,10 +308,10 @@ bool ebb__mover_step_arrivals(struct cuda_mover *mover)
         return false;
     }
     pthread_mutex_lock(&mover->lock);
-    while (mover->in.first < mover->in.issued &&
+    while (mover->queues.in.first < mover->queues.in.issued &&
            ebb__arrival_reached(atomic_load(mover->lanes.flag),
-                                ebb__queue_at(&mover->in, mover->in.first)->arrival))
-        mover->in.first++;
+                                ebb__queue_at(&mover->queues.in, mover->queues.in.first)->arrival))
+        mover->queues.in.first++;
     pthread_mutex_unlock(&mover->lock);
     ebb__mover_progress(mover);
     return true;

@@ -17,22 +17,24 @@ static void count_out(struct cuda_mover *mover, uint8_t kind, uint64_t bytes)
     ebb__ledger_raise(&mover->counters->store_peak_bytes, host);
 }
 
-static void has_left(struct cuda_mover *mover, const struct cuda_flight *flight)
+void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first, uint32_t count)
 {
-    bool is_kept = flight->kind == CUDA_MOVE_EVICT;
-    for (uint32_t i = 0; i < flight->count; i++) {
-        mover->units[flight->first + i].real = is_kept ? CUDA_REAL_HOST : CUDA_REAL_NOWHERE;
-        ebb__mover_unstick(mover, flight->first + i);
+    bool is_kept = kind == CUDA_MOVE_EVICT, is_stray = false;
+    for (uint32_t i = 0; i < count; i++) {
+        is_stray |= mover->units[first + i].is_stray;
+        mover->units[first + i].real = is_kept ? CUDA_REAL_HOST : CUDA_REAL_NOWHERE;
+        ebb__mover_unstick(mover, first + i);
     }
-    count_out(mover, flight->kind, ebb__unit_bytes(flight->count));
-    if (flight->kind != CUDA_MOVE_FORGET)
-        ebb__mover_give_bytes(mover, ebb__unit_bytes(flight->count));
+    if (is_kept && is_stray) /* it is used although it leaves */
+        ebb__mover_serve(mover, first, count);
+    count_out(mover, kind, ebb__unit_bytes(count));
+    if (kind != CUDA_MOVE_FORGET)
+        ebb__mover_give_bytes(mover, ebb__unit_bytes(count));
     mover->patience.is_hasty = false;
     ebb__mover_progress(mover);
 }
 
-/* The driver refuses: the piece stays on the device, and the budget is smaller by it. */
-static void stays(struct cuda_mover *mover, uint32_t first, uint32_t count)
+void ebb__mover_stays(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct cuda_unit_real *unit = &mover->units[first + i];
@@ -55,9 +57,9 @@ bool ebb__mover_land(struct cuda_mover *mover)
     if (flight->kind == CUDA_MOVE_EVICT && ops->evicted &&
         ops->evicted(mover->config.backing, address, ebb__unit_bytes(flight->count)) !=
             CUDA_SUCCESS)
-        stays(mover, flight->first, flight->count);
+        ebb__mover_stays(mover, flight->first, flight->count);
     else
-        has_left(mover, flight);
+        ebb__mover_has_left(mover, flight->kind, flight->first, flight->count);
     flights->first = (flights->first + 1) % CUDA_MOST_FLIGHTS;
     flights->count--;
     return true;
@@ -65,41 +67,57 @@ bool ebb__mover_land(struct cuda_mover *mover)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+/* All *outs* before the oldest one that waits are over. */
+static uint64_t outs_over(const struct cuda_mover *mover)
+{
+    const struct cuda_queue *queues[] = {&mover->queues.out, &mover->queues.drop};
+    uint64_t over = mover->moving.newest_out_over;
+    for (unsigned i = 0; i < 2; i++)
+        if (queues[i]->first < queues[i]->last &&
+            ebb__queue_at(queues[i], queues[i]->first)->number <= over)
+            over = ebb__queue_at(queues[i], queues[i]->first)->number - 1;
+    return over;
+}
+
+void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
+                            const struct cuda_move *move)
+{
+    ebb__mover_release_events(mover, move);
+    pthread_mutex_lock(&mover->lock);
+    queue->first++;
+    if (move->number > mover->moving.newest_out_over)
+        mover->moving.newest_out_over = move->number;
+    atomic_store_explicit(&mover->outs_over, outs_over(mover), memory_order_release);
+    pthread_mutex_unlock(&mover->lock);
+}
+
 /* The oldest request, if all of its pieces have left. */
 static bool finish(struct cuda_mover *mover)
 {
     const struct cuda_flights *flights = &mover->moving.flights;
     struct cuda_move move;
     pthread_mutex_lock(&mover->lock);
-    bool found = mover->out.first < mover->out.issued;
+    bool found = mover->queues.out.first < mover->queues.out.issued;
     if (found)
-        move = *ebb__queue_at(&mover->out, mover->out.first);
+        move = *ebb__queue_at(&mover->queues.out, mover->queues.out.first);
     pthread_mutex_unlock(&mover->lock);
     if (!found || (flights->count && flights->items[flights->first].number == move.number))
         return false;
-    ebb__mover_release_events(mover, &move);
-    atomic_store_explicit(&mover->outs_over, move.number, memory_order_release);
-    pthread_mutex_lock(&mover->lock);
-    mover->out.first++;
-    pthread_mutex_unlock(&mover->lock);
+    ebb__mover_out_is_over(mover, &mover->queues.out, &move);
     return true;
-}
-
-static bool is_before(const struct cuda_queue *queue, uint64_t last, uint64_t number)
-{
-    return queue->first < last && ebb__queue_at(queue, queue->first)->number <= number;
 }
 
 /* The first request that waits, if none before it with its units is under way. */
 static bool next(struct cuda_mover *mover, struct cuda_move *move)
 {
     pthread_mutex_lock(&mover->lock);
-    bool found = mover->out.issued < mover->out.last;
+    bool found = mover->queues.out.issued < mover->queues.out.last;
     if (found)
-        *move = *ebb__queue_at(&mover->out, mover->out.issued);
+        *move = *ebb__queue_at(&mover->queues.out, mover->queues.out.issued);
     if (found)
-        found = !is_before(&mover->in, mover->in.last, move->after) &&
-                !is_before(&mover->out, mover->out.issued, move->after);
+        found = !ebb__queue_is_before(&mover->queues.in, mover->queues.in.last, move->after) &&
+                !ebb__queue_is_before(&mover->queues.out, mover->queues.out.issued, move->after) &&
+                !ebb__queue_is_before(&mover->queues.drop, mover->queues.drop.last, move->after);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }
@@ -107,7 +125,7 @@ static bool next(struct cuda_mover *mover, struct cuda_move *move)
 static void issue(struct cuda_mover *mover)
 {
     pthread_mutex_lock(&mover->lock);
-    mover->out.issued++;
+    mover->queues.out.issued++;
     pthread_mutex_unlock(&mover->lock);
 }
 
@@ -121,19 +139,24 @@ static void order_lanes(struct cuda_mover *mover)
         driver->cuStreamWaitEvent(mover->lanes.out, mover->lanes.between, 0);
 }
 
-static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move, uint8_t kind)
+static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move)
 {
     const struct cuda_side *side = &mover->moving.out;
     struct ebb_cuda_backing *backing = mover->config.backing;
     CUdeviceptr first = ebb__table_address(mover->config.table, side->piece_first);
     uint64_t bytes = ebb__unit_bytes(side->piece_count);
-    if (kind != CUDA_MOVE_EVICT)
+    if (move->kind != CUDA_MOVE_EVICT)
         order_lanes(mover);
-    if (kind == CUDA_MOVE_DROP)
+    if (move->kind == CUDA_MOVE_DROP)
         return backing->ops->drop(backing, first, bytes, mover->lanes.out);
-    if (kind == CUDA_MOVE_FORGET)
+    if (move->kind == CUDA_MOVE_FORGET)
         return backing->ops->forget(backing, first, bytes, mover->lanes.out);
-    return backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
+    if (backing->ops->is_coherent)
+        ebb__mover_busy(mover, &mover->lanes.busy.out);
+    CUresult result = backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
+    if (result == CUDA_SUCCESS)
+        ebb__mover_busy(mover, &mover->lanes.busy.out);
+    return result;
 }
 
 static void skip_piece(struct cuda_side *side, const struct cuda_move *move)
@@ -142,15 +165,15 @@ static void skip_piece(struct cuda_side *side, const struct cuda_move *move)
     side->failures = 0;
 }
 
-static bool start(struct cuda_mover *mover, const struct cuda_move *move, uint8_t kind)
+static bool start(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_flights *flights = &mover->moving.flights;
-    if (move_out(mover, move, kind) != CUDA_SUCCESS) {
+    if (move_out(mover, move) != CUDA_SUCCESS) {
         if (++side->failures < 3)
             return false;
-        if (kind != CUDA_MOVE_FORGET)
-            stays(mover, side->piece_first, side->piece_count);
+        if (move->kind != CUDA_MOVE_FORGET)
+            ebb__mover_stays(mover, side->piece_first, side->piece_count);
         skip_piece(side, move);
         return true;
     }
@@ -159,7 +182,7 @@ static bool start(struct cuda_mover *mover, const struct cuda_move *move, uint8_
     flight->number = move->number;
     flight->first = side->piece_first;
     flight->count = side->piece_count;
-    flight->kind = kind;
+    flight->kind = move->kind;
     if (mover->driver->cuEventRecord(flight->event, mover->lanes.out) != CUDA_SUCCESS)
         mover->driver->cuStreamSynchronize(mover->lanes.out);
     flights->count++;
@@ -168,24 +191,16 @@ static bool start(struct cuda_mover *mover, const struct cuda_move *move, uint8_
 }
 
 /* The next units of the request that have something to leave. False: none. */
-static bool find_piece(struct cuda_mover *mover, const struct cuda_move *move, uint8_t *kind)
+static bool find_piece(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->moving.out;
-    uint32_t first = move->first + side->done, last = move->first + move->count, host, host_count;
+    uint32_t first = move->first + side->done, last = move->first + move->count;
     bool is_forget = move->kind == CUDA_MOVE_FORGET;
-    *kind = move->kind;
     side->piece_first =
         ebb__mover_find_run(mover, first, last, is_forget ? CUDA_REAL_HOST : CUDA_REAL_DEVICE, true,
                             &side->piece_count);
-    if (move->kind == CUDA_MOVE_DROP && !mover->config.backing->ops->is_coherent) {
-        /* Mappings of host memory must not stay: others are made there. */
-        host = ebb__mover_find_run(mover, first, last, CUDA_REAL_HOST, true, &host_count);
-        if (host_count && (!side->piece_count || host < side->piece_first)) {
-            side->piece_first = host;
-            side->piece_count = host_count;
-            *kind = CUDA_MOVE_FORGET;
-        }
-    }
+    if (!is_forget && side->piece_count)
+        side->piece_count = ebb__mover_piece(mover, side->piece_first, side->piece_count);
     return side->piece_count > 0;
 }
 
@@ -193,18 +208,17 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_move move;
-    uint8_t kind;
     bool did = ebb__mover_land(mover);
     did |= finish(mover);
     if (mover->moving.flights.count == mover->moving.flights.most || !next(mover, &move))
         return did;
     if (side->number != move.number)
         *side = (struct cuda_side){.number = move.number};
-    if (!find_piece(mover, &move, &kind)) {
+    if (!find_piece(mover, &move)) {
         issue(mover);
         return true;
     }
-    if (kind == CUDA_MOVE_EVICT && !ebb__mover_may_move(mover))
+    if (move.kind == CUDA_MOVE_EVICT && !ebb__mover_may_move(mover))
         return did;
-    return (ebb__mover_are_over(mover, &move) && start(mover, &move, kind)) || did;
+    return (ebb__mover_are_over(mover, &move) && start(mover, &move)) || did;
 }

@@ -31,6 +31,18 @@ static bool for_each(struct cuda_streams *streams, const struct cuda_passages *p
     return true;
 }
 
+static bool stop(struct cuda_streams *streams, const struct cuda_passage *passage, void *context)
+{
+    (void)streams, (void)passage, (void)context;
+    return false;
+}
+
+bool ebb__passages_are_over(const struct cuda_streams *streams,
+                            const struct cuda_passages *passages)
+{
+    return for_each((struct cuda_streams *)streams, passages, stop, NULL);
+}
+
 void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_streams *streams,
                           uint32_t stream, uint64_t order)
 {

@@ -48,9 +48,15 @@ static uint32_t filled_from(const struct cuda_bins *bins, uint32_t bin)
     return CUDA_POOL_BINS;
 }
 
+static uint32_t *kept_of(struct cuda_pool *pool, uint32_t count)
+{
+    return &pool->kept[count < CUDA_RUN_SIZES ? count : CUDA_RUN_SIZES - 1];
+}
+
 static void put_cached(struct cuda_pool *pool, uint32_t number)
 {
     struct cuda_run *run = &pool->runs[number];
+    ++*kept_of(pool, run->count);
     run->newer = CUDA_NO_RUN;
     run->older = pool->newest_cached;
     if (run->older)
@@ -63,6 +69,7 @@ static void put_cached(struct cuda_pool *pool, uint32_t number)
 static void take_cached(struct cuda_pool *pool, uint32_t number)
 {
     struct cuda_run *run = &pool->runs[number];
+    --*kept_of(pool, run->count);
     if (run->newer)
         pool->runs[run->newer].older = run->older;
     else
@@ -132,6 +139,10 @@ static uint32_t neighbour(const struct cuda_pool *pool, uint32_t unit, bool is_b
 static void join(struct cuda_pool *pool, uint32_t first, uint32_t count)
 {
     bool is_backed = pool->units[first].is_backed;
+    if (is_backed && pool->keeps_runs) {
+        make_run(pool, first, count);
+        return;
+    }
     if (!pool->units[first].is_first) {
         uint32_t left = neighbour(pool, first - 1, is_backed);
         if (left) {
@@ -201,6 +212,7 @@ static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *b
                          uint32_t stream, uint32_t *first)
 {
     uint32_t best = CUDA_NO_RUN, looks = 0;
+    bool is_exact = pool->keeps_runs && bins == &pool->bins[true];
     unsigned best_cost = 2;
     for (uint32_t bin = filled_from(bins, bin_of(count)); bin < CUDA_POOL_BINS;
          bin = filled_from(bins, bin + 1)) {
@@ -208,7 +220,7 @@ static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *b
              i && (looks < MOST_LOOKS || (!best && i == bins->heads[bin]));
              i = pool->runs[i].next) {
             const struct cuda_run *run = &pool->runs[i];
-            if (run->count < count || (looks++, false))
+            if (run->count < count || (is_exact && run->count > count) || (looks++, false))
                 continue;
             uint32_t unit = find_settled(pool, run, count);
             unsigned price = cost(pool, unit, stream);
@@ -221,7 +233,7 @@ static uint32_t find_run(const struct cuda_pool *pool, const struct cuda_bins *b
             if (price == 0 && run->count == count)
                 return i;
         }
-        if (best && (best_cost == 0 || looks >= MOST_LOOKS))
+        if (is_exact || (best && (best_cost == 0 || looks >= MOST_LOOKS)))
             break;
     }
     return best;
@@ -324,15 +336,17 @@ static uint32_t oldest_of_area(struct cuda_pool *pool, uint32_t most, uint32_t *
     return CUDA_NO_UNIT;
 }
 
-uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
+uint32_t ebb__pool_cached(struct cuda_pool *pool, uint32_t run, uint32_t most, uint32_t *count,
                           struct cuda_passages *before)
 {
-    uint32_t first, number = pool->oldest_cached;
+    uint32_t first, number = run ? run : pool->oldest_cached;
     *count = 0;
     before->count = 0;
     if (number) {
         first = pool->runs[number].first;
-        *count = pool->runs[number].count < most ? pool->runs[number].count : most;
+        *count = pool->runs[number].count;
+        if (*count > most && !pool->keeps_runs)
+            *count = most;
     } else {
         first = oldest_of_area(pool, most, count);
     }

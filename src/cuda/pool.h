@@ -10,6 +10,9 @@
  *
  * The *area* is a region whose addresses the plan gives; its units are in no run.
  *
+ * Where pages leave as they came (`moves_whole`), cached runs are neither joined nor cut. Each is
+ * what a block was, and serves a block of that size again. There is no area.
+ *
  * `backed_units` is what the launch order has: it counts units on the device, or on their way. */
 #ifndef EBB_CUDA_POOL_H
 #define EBB_CUDA_POOL_H
@@ -52,6 +55,8 @@ struct cuda_pool {
     uint64_t backed_units, cached_units, area_cached_units;
     uint32_t area_first, area_count, area_cursor;
     const _Atomic uint64_t *outs_over; /* requests up to this number are over */
+    bool keeps_runs;                   /* cached ones stay as they are */
+    uint32_t kept[CUDA_RUN_SIZES]; /* then: how many there are of a size; larger ones: the last */
 };
 
 bool ebb__pool_init(struct cuda_pool *pool, struct cuda_table *table, struct cuda_streams *streams);
@@ -67,9 +72,10 @@ void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool
                     const struct cuda_passages *before, uint32_t arrival);
 /* The newest arrival that was given with these units. 0: none. */
 uint32_t ebb__pool_arrival(const struct cuda_pool *pool, uint32_t first, uint32_t count);
-/* Up to `most` units of the cached run that has been free for longest. There are *count; 0: none is
- * cached. Work in *before must be over when their pages are taken. */
-uint32_t ebb__pool_oldest(struct cuda_pool *pool, uint32_t most, uint32_t *count,
+/* Up to `most` units of this cached run, or all of it if runs are kept. CUDA_NO_RUN: of the one
+ * that has been free for longest. There are *count; 0: none is cached. Work in *before must be over
+ * when their pages are taken. */
+uint32_t ebb__pool_cached(struct cuda_pool *pool, uint32_t run, uint32_t most, uint32_t *count,
                           struct cuda_passages *before);
 /* These units become bare: the request of that number drops their pages. */
 void ebb__pool_drop(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);

@@ -3,6 +3,9 @@
 #include <string.h>
 
 #define MOST_CANDIDATES 4096u
+#define MOST_SPARE 8u    /* ranges that leave for one that is prepared */
+#define LEAST_SPARE 128u /* ALLOCs and FREEs until a range is needed that leaves for that */
+#define IN_USE_WORTH 8u  /* a range that must be waited for is worth so much less */
 
 uint64_t ebb__room_limit(const struct cuda_room *room)
 {
@@ -54,6 +57,7 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t number)
     }
     block->move = ebb__mover_add(room->mover, &move, NULL);
     block->state = CUDA_BLOCK_ABSENT;
+    block->is_served = 0;
     block->arrival = 0;
     block->evict_due = 0;
     room->absent_bytes += bytes;
@@ -85,6 +89,7 @@ bool ebb__room_fetch(struct cuda_room *room, uint32_t number, bool keep_copy)
     if (!add_fetch(room, block, keep_copy))
         return false;
     block->state = CUDA_BLOCK_RESIDENT;
+    block->is_served = 0;
     block->is_written = 0;
     room->absent_bytes -= block->unit_count * EBB_CUDA_UNIT_BYTES;
     ebb__pool_set_backed(room->pool, block->first_unit, block->unit_count, true);
@@ -97,17 +102,58 @@ void ebb__room_fetch_stray(struct cuda_room *room, uint32_t number)
     add_fetch(room, &room->table->blocks[number], false);
 }
 
+void ebb__room_serve(struct cuda_room *room, uint32_t number)
+{
+    struct cuda_block *block = &room->table->blocks[number];
+    struct cuda_move move = {
+        .kind = CUDA_MOVE_SERVE, .first = block->first_unit, .count = block->unit_count};
+    if (block->is_served || !room->backing->ops->hides_absent ||
+        !ebb__mover_has_room(room->mover, 1))
+        return;
+    ebb__mover_add(room->mover, &move, &block->arrival);
+    block->is_served = 1;
+}
+
 /* ---- who leaves ------------------------------------------------------------------------------ */
 
-/* The oldest cached units leave. False: none can. */
-static bool drop_cached(struct cuda_room *room, uint64_t most)
+/* The cached run that goes first if `most` units are wanted. The plan tells when the last one of
+ * its size will be needed: the later the better. To unmap a range and to map it again costs about
+ * the same for each page, so large ones are better. CUDA_NO_RUN: the one that has been free for
+ * longest. is_spare: none but one that is over, and not needed soon. */
+static uint32_t find_run(struct cuda_room *room, uint64_t most, bool is_spare)
+{
+    const struct cuda_pool *pool = room->pool;
+    uint32_t best = CUDA_NO_RUN, looks = 0;
+    uint64_t best_score = 0;
+    if (!pool->keeps_runs || !ebb__follow_is_planned(room->follow))
+        return CUDA_NO_RUN;
+    ebb__follow_ahead(room->follow, pool->kept, UINT32_MAX, &room->ahead);
+    for (uint32_t i = pool->oldest_cached; i && looks < MOST_CANDIDATES;
+         i = pool->runs[i].newer, looks++) {
+        const struct cuda_run *run = &pool->runs[i];
+        uint32_t size = run->count < CUDA_RUN_SIZES ? run->count : CUDA_RUN_SIZES - 1;
+        uint64_t needed = room->ahead.needed[size], worth = run->count < most ? run->count : most;
+        bool is_over = ebb__passages_are_over(room->streams, &pool->units[run->first].before);
+        if (is_spare && (!is_over || needed < LEAST_SPARE))
+            continue;
+        uint64_t score = (needed + 1) * worth / (is_over ? 1 : IN_USE_WORTH);
+        if (score > best_score) {
+            best = i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+/* Units of a cached run leave. CUDA_NO_RUN: of the oldest. False: none can. */
+static bool drop_cached(struct cuda_room *room, uint32_t run, uint64_t most)
 {
     struct cuda_move move = {.kind = CUDA_MOVE_DROP};
     struct cuda_passages before;
     uint32_t limit = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
-    move.first = ebb__pool_oldest(room->pool, limit, &move.count, &before);
+    move.first = ebb__pool_cached(room->pool, run, limit, &move.count, &before);
     if (!move.count)
         return false;
     if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
@@ -173,9 +219,25 @@ bool ebb__room_make(struct cuda_room *room, uint64_t count)
         uint64_t wanted = room->pool->backed_units + count;
         if (wanted <= limit)
             return true;
-        if (count > limit || (!drop_cached(room, wanted - limit) && !evict_one(room)))
+        if (count > limit ||
+            (!drop_cached(room, find_run(room, wanted - limit, false), wanted - limit) &&
+             !evict_one(room)))
             return false;
     }
+}
+
+bool ebb__room_make_spare(struct cuda_room *room, uint64_t count)
+{
+    for (unsigned tries = 0; tries < MOST_SPARE; tries++) {
+        uint64_t limit = ebb__room_limit(room) / EBB_CUDA_UNIT_BYTES;
+        if (room->pool->backed_units + count <= limit)
+            return true;
+        uint64_t most = room->pool->backed_units + count - limit;
+        uint32_t run = find_run(room, most, true);
+        if (!run || !drop_cached(room, run, most))
+            return false;
+    }
+    return false;
 }
 
 void ebb__room_shrink(struct cuda_room *room, uint64_t bytes)
@@ -184,6 +246,6 @@ void ebb__room_shrink(struct cuda_room *room, uint64_t bytes)
     uint64_t backed = room->pool->backed_units;
     uint64_t goal = backed > units ? backed - units : 0;
     while (room->pool->backed_units > goal &&
-           (drop_cached(room, room->pool->backed_units - goal) || evict_one(room)))
+           (drop_cached(room, CUDA_NO_RUN, room->pool->backed_units - goal) || evict_one(room)))
         ;
 }

@@ -21,11 +21,12 @@ struct cuda_room {
     struct cuda_mover *mover;
     struct ebb_cuda_backing *backing;
     struct ebb_cuda_follow *follow;
-    uint64_t card_bytes;   /* what the device had free at first */
-    uint64_t absent_bytes; /* of absent blocks, in launch order */
-    uint64_t searches;     /* for victims: a number for each */
-    bool was_refused;      /* something could not be had that may be had later */
-    bool is_host_full;     /* an eviction was refused for that */
+    uint64_t card_bytes;     /* what the device had free at first */
+    uint64_t absent_bytes;   /* of absent blocks, in launch order */
+    uint64_t searches;       /* for victims: a number for each */
+    bool was_refused;        /* something could not be had that may be had later */
+    bool is_host_full;       /* an eviction was refused for that */
+    struct cuda_ahead ahead; /* of the newest choice */
 };
 
 /* Most bytes that may be on the device now. */
@@ -34,6 +35,9 @@ uint64_t ebb__room_limit(const struct cuda_room *room);
 bool ebb__room_has_host(const struct cuda_room *room, uint64_t bytes);
 /* `count` units more fit. False: whatever could leave has left. */
 bool ebb__room_make(struct cuda_room *room, uint64_t count);
+/* Likewise, but only free ranges leave, for which nothing must be waited, and of sizes that are not
+ * needed soon. */
+bool ebb__room_make_spare(struct cuda_room *room, uint64_t count);
 /* Returns `bytes` of the device's memory, as far as possible. */
 void ebb__room_shrink(struct cuda_room *room, uint64_t bytes);
 /* The block leaves, after the work that uses it. False: it cannot now. */
@@ -44,5 +48,7 @@ bool ebb__room_may_evict(const struct cuda_room *room, uint32_t block);
 bool ebb__room_fetch(struct cuda_room *room, uint32_t block, bool keep_copy);
 /* Likewise a resident block that has strayed. */
 void ebb__room_fetch_stray(struct cuda_room *room, uint32_t block);
+/* From its arrival on, accesses to an absent block are served. Nothing happens if they are. */
+void ebb__room_serve(struct cuda_room *room, uint32_t block);
 
 #endif

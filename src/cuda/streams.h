@@ -126,6 +126,9 @@ static inline void ebb__passages_add(struct cuda_passages *passages,
 }
 void ebb__passages_join(struct cuda_passages *passages, const struct cuda_streams *streams,
                         const struct cuda_passages *others);
+/* Are all of them over, as far as known? */
+bool ebb__passages_are_over(const struct cuda_streams *streams,
+                            const struct cuda_passages *passages);
 /* All work in all streams until now, as one set: what a free without a stream must wait for. */
 struct cuda_passages ebb__passages_of_all(const struct cuda_streams *streams, uint64_t order);
 /* Events behind all work of the set, with references. False: there is none for some of it, or they

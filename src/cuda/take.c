@@ -1,7 +1,9 @@
 #include "cuda/take.h"
 
 #define STEP_BYTES ((uint64_t)4 << 30) /* of addresses; a larger block has a region of its own */
-#define SPREAD 4u /* addresses for what is in use; arbitrary: page tables cost 0.2 % of them */
+#define AHEAD_TURNS 32u                /* ALLOCs and FREEs that are looked at; arbitrary */
+#define MOST_AHEAD 2u /* ranges that are prepared at an allocation, so that it stays short */
+#define SPREAD 4u     /* addresses for what is in use; arbitrary: page tables cost 0.2 % of them */
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
@@ -79,7 +81,7 @@ bool ebb__take_planned(struct ebb_cuda *engine, uint64_t bytes, struct cuda_take
     uint64_t area_bytes = 0;
     uint64_t place = ebb__follow_place(engine->follow, bytes, &area_bytes);
     uint32_t bare = 0;
-    if (place == EBB_SCRIPT_NO_PLACE)
+    if (place == EBB_SCRIPT_NO_PLACE || pool->keeps_runs)
         return false;
     uint64_t first = place / EBB_CUDA_UNIT_BYTES;
     bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && area_bytes < (uint64_t)1 << 46;
@@ -138,4 +140,27 @@ bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_take
     ebb__pool_set_backed(&engine->pool, taken->first, taken->count, false);
     engine->room.absent_bytes += bytes;
     return taken->is_absent = true;
+}
+
+void ebb__take_ahead(struct ebb_cuda *engine)
+{
+    struct cuda_pool *pool = &engine->pool;
+    struct cuda_ahead ahead;
+    struct cuda_passages before;
+    uint64_t number;
+    uint32_t arrival;
+    if (!pool->keeps_runs || engine->config.record || !ebb__follow_is_planned(engine->follow))
+        return;
+    for (unsigned i = 0; i < MOST_AHEAD; i++) {
+        ebb__follow_ahead(engine->follow, pool->kept, AHEAD_TURNS, &ahead);
+        uint32_t count = ahead.lacking;
+        if (!count || count == CUDA_RUN_SIZES - 1 || !ebb__mover_has_room(engine->mover, 1) ||
+            !ebb__room_make_spare(&engine->room, count))
+            return;
+        uint32_t first = take_bare(engine, count, CUDA_NO_STREAM, &before);
+        if (first == CUDA_NO_UNIT)
+            return;
+        ebb__take_populate(engine, first, count, &number, &arrival);
+        ebb__pool_give(pool, first, count, true, &before, arrival);
+    }
 }

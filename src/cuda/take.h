@@ -26,6 +26,8 @@ struct cuda_taken {
 bool ebb__take_planned(struct ebb_cuda *engine, uint64_t bytes, struct cuda_taken *taken);
 bool ebb__take_units(struct ebb_cuda *engine, uint32_t stream, struct cuda_taken *taken);
 bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_taken *taken);
+/* Where ranges are reused as they were: prepares one for the next allocation that finds none. */
+void ebb__take_ahead(struct ebb_cuda *engine);
 /* A request that brings pages for these units. */
 bool ebb__take_populate(struct ebb_cuda *engine, uint32_t first, uint32_t count, uint64_t *number,
                         uint32_t *arrival);

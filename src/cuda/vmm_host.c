@@ -1,73 +1,36 @@
-/* Virtual memory management: a block that leaves the device keeps its address, where host memory is
- * mapped instead.
+/* Virtual memory management: a block that leaves the device keeps its address. Its pages are
+ * unmapped there, and its bytes are in a part of host memory.
  *
- * A block leaves by a copy to a part of host memory, at the part's alias. When that is over, the
- * part is mapped in place of the pages. An access that nobody announced then goes over the bus. A
- * block comes the other way round: its pages are mapped first, then copied to. Copies run on both
- * lanes at once, at the full rate of the bus.
+ * A block leaves by a copy to the part, at the part's alias. When that is over, its pages are
+ * unmapped. A block comes the other way round: pages are mapped first, then copied to. Copies run
+ * on both lanes at once, at the full rate of the bus.
  *
  * An access by a kernel during a move may find no page, or write what is then lost. There are two
- * kinds of this backing. EBB_CUDA_VMM_HOST moves only while the device is quiet (quiet.h).
- * EBB_CUDA_VMM_TRUSTING relies on kernels to use what they name, and nothing else.
+ * kinds of this backing. EBB_CUDA_VMM_HOST moves only while the device is quiet (gate.h), and maps
+ * the part in place of the pages. So an access that nobody announced goes over the bus.
+ * EBB_CUDA_VMM_TRUSTING relies on kernels to use what they name, and nothing else. It maps the part
+ * only where `serve` asks for that: to map and unmap it takes as long as the copies.
  *
- * A handle must be mapped whole, and unmapped whole. So a part moves whole, and pages of the device
- * are one unit each: the pool cuts ranges anywhere. */
-#include "cuda/vmm_pages.h"
+ * A handle must be mapped whole, and unmapped whole. So parts and pages move whole. A piece of up
+ * to 16 units has one page, or a few of those that are there, since each mapping costs the same.
+ * The pool reuses ranges as they were (`moves_whole`). */
+#include "cuda/vmm_maps.h"
 
 #include "cuda/core.h"
 #include "cuda/memory.h"
 
-#define MOST_REGIONS 1024u
-#define MOST_TRIES 8u /* to map again what was there: without it, an access would fail */
-
-struct vmm_unit {
-    CUmemGenericAllocationHandle page; /* 0: none of the device is mapped here */
-    uint32_t part;                     /* that is mapped here; during an eviction, its target */
-    bool is_released;                  /* its bytes in the part are dead */
-};
-
-struct vmm_region {
-    CUdeviceptr first;
-    uint64_t bytes;
-    struct vmm_unit *units;
-};
-
-struct vmm {
-    struct ebb_cuda_backing base;
-    struct vmm_pages pages;
-    struct vmm_region regions[MOST_REGIONS];
-    _Atomic uint32_t region_count; /* grows only; released ones have no units */
-    uint32_t live_regions;
-};
-
-static uint32_t count_of(uint64_t bytes)
-{
-    return (uint32_t)(bytes / EBB_CUDA_UNIT_BYTES);
-}
-
 static size_t units_bytes(uint64_t bytes)
 {
-    return count_of(bytes) * sizeof(struct vmm_unit);
+    return ebb__vmm_count(bytes) * sizeof(struct vmm_unit);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
-
-static struct vmm_unit *units_at(struct vmm *vmm, CUdeviceptr address)
-{
-    uint32_t count = atomic_load_explicit(&vmm->region_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) {
-        struct vmm_region *region = &vmm->regions[i];
-        if (region->units && address - region->first < region->bytes)
-            return &region->units[count_of(address - region->first)];
-    }
-    return NULL;
-}
 
 static CUresult vmm_reserve(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first)
 {
     struct vmm *vmm = (struct vmm *)backing;
     uint32_t count = atomic_load(&vmm->region_count);
-    if (count == MOST_REGIONS)
+    if (count == VMM_MOST_REGIONS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct vmm_unit *units = ebb__cuda_reserve(units_bytes(bytes));
     if (!units)
@@ -83,37 +46,18 @@ static CUresult vmm_reserve(struct ebb_cuda_backing *backing, uint64_t bytes, CU
     return CUDA_SUCCESS;
 }
 
-static void unmap_part(struct vmm *vmm, uint32_t number)
-{
-    struct vmm_part *part = &vmm->pages.parts[number];
-    struct vmm_unit *units = units_at(vmm, part->address);
-    vmm->base.driver->cuMemUnmap(part->address, part->unit_count * EBB_CUDA_UNIT_BYTES);
-    for (uint32_t i = 0; i < part->unit_count; i++)
-        units[i].part = VMM_NO_PART;
-    ebb__vmm_part_give(&vmm->pages, number);
-}
-
-static void unmap_pages(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units, uint32_t count)
-{
-    vmm->base.driver->cuMemUnmap(first, count * EBB_CUDA_UNIT_BYTES);
-    for (uint32_t i = 0; i < count; i++) {
-        ebb__vmm_pages_give(&vmm->pages, units[i].page);
-        units[i].page = 0;
-    }
-}
-
 /* The mover has stopped. With the last region all physical memory goes. */
 static void vmm_release(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    struct vmm_unit *units = units_at(vmm, first);
-    for (uint32_t i = 0; i < count_of(bytes); i++) {
+    struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
+    for (uint32_t i = 0; i < ebb__vmm_count(bytes); i++) {
         CUdeviceptr address = first + i * EBB_CUDA_UNIT_BYTES;
         if (units[i].page)
-            unmap_pages(vmm, address, &units[i], 1);
+            ebb__vmm_unmap(vmm, address, &units[i], vmm->pages.pages[units[i].page].unit_count);
         struct vmm_part *part = &vmm->pages.parts[units[i].part];
         if (units[i].part && part->address == address)
-            unmap_part(vmm, units[i].part);
+            ebb__vmm_leave_part(vmm, units[i].part);
         else if (units[i].part && !part->address) /* of an eviction that has not ended */
             ebb__vmm_part_give(&vmm->pages, units[i].part);
     }
@@ -129,72 +73,20 @@ static void vmm_release(struct ebb_cuda_backing *backing, CUdeviceptr first, uin
         ebb__vmm_pages_clear(&vmm->pages);
 }
 
-/* ---- mappings -------------------------------------------------------------------------------- */
-
-/* Maps pages of the device. Nothing is mapped after a failure, and the pages are cached. */
-static CUresult map_pages(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
-                          const CUmemGenericAllocationHandle *pages, uint32_t count)
-{
-    const struct ebb_cuda_driver *driver = vmm->base.driver;
-    CUresult result = CUDA_SUCCESS;
-    uint32_t mapped = 0;
-    for (; mapped < count && result == CUDA_SUCCESS; mapped += result == CUDA_SUCCESS)
-        result = driver->cuMemMap(first + mapped * EBB_CUDA_UNIT_BYTES, EBB_CUDA_UNIT_BYTES, 0,
-                                  pages[mapped], 0);
-    if (result == CUDA_SUCCESS)
-        result = ebb__vmm_open(&vmm->base, first, count * EBB_CUDA_UNIT_BYTES);
-    if (result != CUDA_SUCCESS && mapped)
-        driver->cuMemUnmap(first, mapped * EBB_CUDA_UNIT_BYTES);
-    for (uint32_t i = 0; i < count; i++) {
-        if (result == CUDA_SUCCESS)
-            units[i].page = pages[i];
-        else
-            ebb__vmm_pages_give(&vmm->pages, pages[i]);
-    }
-    return result;
-}
-
-static CUresult map_part(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
-                         uint32_t number)
-{
-    const struct ebb_cuda_driver *driver = vmm->base.driver;
-    struct vmm_part *part = &vmm->pages.parts[number];
-    uint64_t bytes = part->unit_count * EBB_CUDA_UNIT_BYTES;
-    CUresult result = driver->cuMemMap(first, bytes, 0, part->handle, 0);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = ebb__vmm_open(&vmm->base, first, bytes);
-    if (result != CUDA_SUCCESS) {
-        driver->cuMemUnmap(first, bytes);
-        return result;
-    }
-    part->address = first;
-    for (uint32_t i = 0; i < part->unit_count; i++) {
-        units[i].part = number;
-        units[i].is_released = false;
-    }
-    return CUDA_SUCCESS;
-}
-
-static void restore_part(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
-                         uint32_t number)
-{
-    for (unsigned i = 0; i < MOST_TRIES; i++)
-        if (map_part(vmm, first, units, number) == CUDA_SUCCESS)
-            return;
-}
-
 /* ---- to the device --------------------------------------------------------------------------- */
 
-/* How many units from `first` on move at once: as a part, or as units where nothing is mapped. */
+/* How much from `first` on moves at once: whole pages, what a part has, or where nothing is. */
 static uint64_t vmm_piece(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    const struct vmm_unit *units = units_at(vmm, first);
-    uint32_t count = count_of(bytes), same;
+    const struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
+    uint32_t count = ebb__vmm_count(bytes), same;
     for (same = 1; same < count && same < VMM_MOST_PART_UNITS; same++)
-        if (!units[same].page != !units[0].page || units[same].part != units[0].part)
+        if (!units[same].page != !units[0].page ||
+            (!units[0].page && units[same].part != units[0].part))
             break;
+    while (units[0].page && same < count && same > 1 && units[same].page == units[same - 1].page)
+        same--;
     return same * EBB_CUDA_UNIT_BYTES;
 }
 
@@ -202,7 +94,7 @@ static uint64_t vmm_piece(struct ebb_cuda_backing *backing, CUdeviceptr first, u
 static bool is_movable(struct vmm *vmm, CUdeviceptr first, uint32_t count, uint32_t number)
 {
     const struct vmm_part *part = &vmm->pages.parts[number];
-    const struct vmm_unit *units = units_at(vmm, part->address);
+    const struct vmm_unit *units = ebb__vmm_units_at(vmm, part->address);
     for (uint32_t i = 0; i < part->unit_count; i++) {
         CUdeviceptr address = part->address + i * EBB_CUDA_UNIT_BYTES;
         if (address - first >= count * EBB_CUDA_UNIT_BYTES && !units[i].is_released)
@@ -226,36 +118,43 @@ static CUresult copy_back(struct vmm *vmm, CUdeviceptr first, uint32_t count, st
     return result;
 }
 
+/* Undefined contents, where nothing is mapped. */
+static CUresult bring_pages(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
+                            uint32_t count)
+{
+    uint32_t numbers[VMM_MOST_PART_UNITS];
+    uint32_t found = ebb__vmm_pages_take(&vmm->pages, count, numbers);
+    if (!found)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ebb__vmm_map(vmm, first, units, numbers, found);
+    for (uint32_t i = 0; i < found && result != CUDA_SUCCESS; i++)
+        ebb__vmm_page_give(&vmm->pages, numbers[i]);
+    return result;
+}
+
 /* From host memory. An access in between finds no page, or one without its contents. */
 static CUresult bring(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units, uint32_t count,
                       CUstream lane)
 {
-    CUmemGenericAllocationHandle pages[VMM_MOST_PART_UNITS];
     uint32_t number = units[0].part;
     struct vmm_part *part = &vmm->pages.parts[number];
     CUdeviceptr address = part->address;
+    bool was_mapped = part->is_mapped;
     if (!is_movable(vmm, first, count, number))
         return CUDA_ERROR_NOT_PERMITTED; /* other units of the part are in use */
-    CUresult result = ebb__vmm_pages_take(&vmm->pages, pages, count);
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct vmm_unit *all = units_at(vmm, address);
-    /* If this fails, so does the next step, and the part is still there. */
-    vmm->base.driver->cuMemUnmap(address, part->unit_count * EBB_CUDA_UNIT_BYTES);
-    result = map_pages(vmm, first, units, pages, count);
+    CUresult result = ebb__vmm_hide_part(vmm, part);
+    if (result == CUDA_SUCCESS)
+        result = bring_pages(vmm, first, units, count);
     if (result == CUDA_SUCCESS) {
         result = copy_back(vmm, first, count, part, address, lane);
         if (result != CUDA_SUCCESS)
-            unmap_pages(vmm, first, units, count);
+            ebb__vmm_unmap(vmm, first, units, count);
     }
-    if (result != CUDA_SUCCESS) {
-        restore_part(vmm, address, all, number);
-        return result;
-    }
-    for (uint32_t i = 0; i < part->unit_count; i++)
-        all[i].part = VMM_NO_PART;
-    ebb__vmm_part_give(&vmm->pages, number);
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        ebb__vmm_leave_part(vmm, number);
+    else if (was_mapped)
+        ebb__vmm_restore_part(vmm, number);
+    return result;
 }
 
 /* A range as vmm_piece() gives it. */
@@ -263,15 +162,11 @@ static CUresult vmm_populate(struct ebb_cuda_backing *backing, CUdeviceptr first
                              CUstream lane)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    struct vmm_unit *units = units_at(vmm, first);
-    CUmemGenericAllocationHandle pages[VMM_MOST_PART_UNITS];
-    uint32_t count = count_of(bytes);
+    struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
     if (units[0].page)
         return CUDA_SUCCESS;
-    if (units[0].part)
-        return bring(vmm, first, units, count, lane);
-    CUresult result = ebb__vmm_pages_take(&vmm->pages, pages, count);
-    return result == CUDA_SUCCESS ? map_pages(vmm, first, units, pages, count) : result;
+    return units[0].part ? bring(vmm, first, units, ebb__vmm_count(bytes), lane)
+                         : bring_pages(vmm, first, units, ebb__vmm_count(bytes));
 }
 
 static CUresult vmm_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
@@ -281,32 +176,36 @@ static CUresult vmm_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, u
     return vmm_populate(backing, first, bytes, lane);
 }
 
+/* The part that has the bytes, or a new one. */
 static CUresult serve_piece(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
                             uint32_t count)
 {
-    uint32_t part = ebb__vmm_part_take(&vmm->pages, count);
-    if (!part)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = map_part(vmm, first, units, part);
-    if (result != CUDA_SUCCESS)
-        ebb__vmm_part_give(&vmm->pages, part);
-    return result;
+    uint32_t number = units[0].part;
+    if (!number) {
+        number = ebb__vmm_part_take(&vmm->pages, count);
+        if (!number)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        ebb__vmm_assign_part(vmm, first, units, number);
+    }
+    struct vmm_part *part = &vmm->pages.parts[number];
+    return part->is_mapped ? CUDA_SUCCESS : ebb__vmm_show_part(vmm, part->address, number);
 }
 
-/* Host memory with undefined contents, where nothing is mapped. */
+/* Host memory with undefined contents, where nothing is. Where a part has the bytes, it is mapped.
+ * One that could not be mapped has the bytes all the same, and the next call tries again. */
 static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    struct vmm_unit *units = units_at(vmm, first);
-    for (uint32_t i = 0, count; i < count_of(bytes); i += count) {
+    struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
+    for (uint32_t i = 0, count; i < ebb__vmm_count(bytes); i += count) {
         CUdeviceptr at = first + i * EBB_CUDA_UNIT_BYTES;
-        count = count_of(vmm_piece(backing, at, bytes - i * EBB_CUDA_UNIT_BYTES));
+        count = ebb__vmm_count(vmm_piece(backing, at, bytes - i * EBB_CUDA_UNIT_BYTES));
         for (uint32_t j = 0; units[i].part && j < count; j++)
             units[i + j].is_released = false;
-        if (units[i].page || units[i].part)
+        if (units[i].page)
             continue;
         CUresult result = serve_piece(vmm, at, &units[i], count);
-        for (unsigned tries = 1; tries < MOST_TRIES && result != CUDA_SUCCESS; tries++)
+        for (unsigned tries = 1; tries < VMM_MOST_TRIES && result != CUDA_SUCCESS; tries++)
             result = serve_piece(vmm, at, &units[i], count);
         if (result != CUDA_SUCCESS)
             return result;
@@ -321,13 +220,13 @@ static CUresult vmm_evict(struct ebb_cuda_backing *backing, CUdeviceptr first, u
 {
     struct vmm *vmm = (struct vmm *)backing;
     (void)is_clean;
-    uint32_t part = ebb__vmm_part_take(&vmm->pages, count_of(bytes));
+    uint32_t part = ebb__vmm_part_take(&vmm->pages, ebb__vmm_count(bytes));
     if (!part)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result =
         backing->driver->cuMemcpyAsync(vmm->pages.parts[part].alias, first, bytes, lane);
     if (result == CUDA_SUCCESS)
-        units_at(vmm, first)[0].part = part;
+        ebb__vmm_units_at(vmm, first)[0].part = part;
     else
         ebb__vmm_part_give(&vmm->pages, part);
     return result;
@@ -337,39 +236,34 @@ static CUresult vmm_evict(struct ebb_cuda_backing *backing, CUdeviceptr first, u
 static CUresult vmm_evicted(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    struct vmm_unit *units = units_at(vmm, first);
-    uint32_t count = count_of(bytes), part = units[0].part;
-    CUmemGenericAllocationHandle pages[VMM_MOST_PART_UNITS];
-    for (uint32_t i = 0; i < count; i++)
-        pages[i] = units[i].page;
+    struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
+    uint32_t numbers[VMM_MOST_PART_UNITS],
+        found = ebb__vmm_pages_of(units, ebb__vmm_count(bytes), numbers);
+    uint32_t number = units[0].part;
     units[0].part = VMM_NO_PART;
     CUresult result = backing->driver->cuMemUnmap(first, bytes);
-    if (result == CUDA_SUCCESS) {
-        result = map_part(vmm, first, units, part);
-        if (result == CUDA_SUCCESS) {
-            for (uint32_t i = 0; i < count; i++) {
-                ebb__vmm_pages_give(&vmm->pages, pages[i]);
-                units[i].page = 0;
-            }
-            return CUDA_SUCCESS;
-        }
-        for (unsigned tries = 0; tries < MOST_TRIES; tries++) {
-            if (map_pages(vmm, first, units, pages, count) == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && backing->ops->needs_quiet) {
+        result = ebb__vmm_show_part(vmm, first, number);
+        for (unsigned i = 0; i < VMM_MOST_TRIES && result != CUDA_SUCCESS; i++)
+            if (ebb__vmm_map(vmm, first, units, numbers, found) == CUDA_SUCCESS)
                 break;
-            vmm->pages.cached_count -= count; /* still these pages */
-        }
     }
-    ebb__vmm_part_give(&vmm->pages, part);
-    return result;
+    if (result != CUDA_SUCCESS) {
+        ebb__vmm_part_give(&vmm->pages, number);
+        return result;
+    }
+    ebb__vmm_assign_part(vmm, first, units, number);
+    ebb__vmm_leave_pages(vmm, units, ebb__vmm_count(bytes));
+    return CUDA_SUCCESS;
 }
 
+/* As vmm_piece() gives it. */
 static CUresult vmm_drop(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                          CUstream lane)
 {
     struct vmm *vmm = (struct vmm *)backing;
     (void)lane;
-    unmap_pages(vmm, first, units_at(vmm, first), count_of(bytes));
-    return CUDA_SUCCESS;
+    return ebb__vmm_unmap(vmm, first, ebb__vmm_units_at(vmm, first), ebb__vmm_count(bytes));
 }
 
 /* A part goes when all of its bytes are dead. */
@@ -377,13 +271,13 @@ static CUresult vmm_forget(struct ebb_cuda_backing *backing, CUdeviceptr first, 
                            CUstream lane)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    struct vmm_unit *units = units_at(vmm, first);
+    struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
     (void)lane;
-    for (uint32_t i = 0; i < count_of(bytes); i++)
+    for (uint32_t i = 0; i < ebb__vmm_count(bytes); i++)
         units[i].is_released = units[i].part != VMM_NO_PART;
-    for (uint32_t i = 0; i < count_of(bytes); i++)
+    for (uint32_t i = 0; i < ebb__vmm_count(bytes); i++)
         if (units[i].part && is_movable(vmm, first, 0, units[i].part))
-            unmap_part(vmm, units[i].part);
+            ebb__vmm_leave_part(vmm, units[i].part);
     return CUDA_SUCCESS;
 }
 
@@ -401,14 +295,15 @@ static void vmm_destroy(struct ebb_cuda_backing *backing)
 }
 
 #define VMM_OPS                                                                                    \
-    .can_evict = true, .most_flights = 4, .reserve = vmm_reserve, .release = vmm_release,          \
-    .piece = vmm_piece, .populate = vmm_populate, .evict = vmm_evict, .evicted = vmm_evicted,      \
-    .fetch = vmm_fetch, .drop = vmm_drop, .forget = vmm_forget, .serve = vmm_serve,                \
-    .trim = vmm_trim, .destroy = vmm_destroy
+    .can_evict = true, .drops_at_once = true, .moves_whole = true, .most_flights = 4,              \
+    .reserve = vmm_reserve, .release = vmm_release, .piece = vmm_piece, .populate = vmm_populate,  \
+    .evict = vmm_evict, .evicted = vmm_evicted, .fetch = vmm_fetch, .drop = vmm_drop,              \
+    .forget = vmm_forget, .serve = vmm_serve, .trim = vmm_trim, .destroy = vmm_destroy
 
 static const struct ebb_cuda_backing_ops quiet_ops = {
     .name = "vmm-host", .needs_quiet = true, VMM_OPS};
-static const struct ebb_cuda_backing_ops trusting_ops = {.name = "vmm-trusting", VMM_OPS};
+static const struct ebb_cuda_backing_ops trusting_ops = {
+    .name = "vmm-trusting", .hides_absent = true, VMM_OPS};
 
 static bool can_map(const struct ebb_cuda_config *config)
 {

@@ -4,6 +4,8 @@
 #include "cuda/core.h"
 #include "cuda/memory.h"
 
+#define MOST_FILLERS 3u /* pages of a piece: each costs as much to map as a whole piece */
+
 CUresult ebb__vmm_open(const struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
 {
     const CUmemAccessDesc access = {
@@ -14,45 +16,98 @@ CUresult ebb__vmm_open(const struct ebb_cuda_backing *backing, CUdeviceptr first
 
 /* ---- pages of the device --------------------------------------------------------------------- */
 
-CUresult ebb__vmm_pages_take(struct vmm_pages *pages, CUmemGenericAllocationHandle *handles,
-                             uint32_t count)
+static void release_page(struct vmm_pages *pages, uint32_t number)
+{
+    struct vmm_page *page = &pages->pages[number];
+    pages->backing->driver->cuMemRelease(page->handle);
+    page->next = pages->unused_page;
+    pages->unused_page = number;
+}
+
+static uint32_t uncache(struct vmm_pages *pages, uint32_t unit_count)
+{
+    uint32_t number = pages->cached[unit_count];
+    if (number)
+        pages->cached[unit_count] = pages->pages[number].next;
+    return number;
+}
+
+static uint32_t make_page(struct vmm_pages *pages, uint32_t unit_count)
 {
     const struct ebb_cuda_backing *backing = pages->backing;
     const CUmemAllocationProp properties = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = backing->device}};
-    for (uint32_t i = 0; i < count; i++) {
-        CUresult result = CUDA_SUCCESS;
-        if (pages->cached_count)
-            handles[i] = pages->cached[--pages->cached_count];
-        else
-            result = backing->driver->cuMemCreate(&handles[i], EBB_CUDA_UNIT_BYTES, &properties, 0);
-        if (result == CUDA_SUCCESS)
-            continue;
-        while (i > 0)
-            ebb__vmm_pages_give(pages, handles[--i]);
-        return result;
-    }
-    return CUDA_SUCCESS;
+    uint32_t number = pages->unused_page;
+    if (number)
+        pages->unused_page = pages->pages[number].next;
+    else if (pages->page_count + 1 < CUDA_MOST_UNITS)
+        number = ++pages->page_count;
+    else
+        return VMM_NO_PAGE;
+    struct vmm_page *page = &pages->pages[number];
+    *page = (struct vmm_page){.unit_count = unit_count};
+    if (backing->driver->cuMemCreate(&page->handle, unit_count * EBB_CUDA_UNIT_BYTES, &properties,
+                                     0) == CUDA_SUCCESS)
+        return number;
+    page->next = pages->unused_page;
+    pages->unused_page = number;
+    return VMM_NO_PAGE;
 }
 
-void ebb__vmm_pages_give(struct vmm_pages *pages, CUmemGenericAllocationHandle handle)
+void ebb__vmm_page_give(struct vmm_pages *pages, uint32_t number)
 {
-    pages->cached[pages->cached_count++] = handle;
+    struct vmm_page *page = &pages->pages[number];
+    page->next = pages->cached[page->unit_count];
+    pages->cached[page->unit_count] = number;
+}
+
+/* Cached pages that fill the piece together, two or three of them. Nothing is cut for that: pages
+ * would become ever smaller. */
+static bool fill(struct vmm_pages *pages, uint32_t unit_count, unsigned most,
+                 uint32_t numbers[VMM_MOST_PART_UNITS], uint32_t *count)
+{
+    uint32_t number = uncache(pages, unit_count);
+    if (number)
+        numbers[(*count)++] = number;
+    for (uint32_t size = unit_count - 1; !number && most > 1 && 2 * size >= unit_count; size--) {
+        uint32_t larger = uncache(pages, size);
+        if (!larger)
+            continue;
+        numbers[(*count)++] = larger;
+        if (fill(pages, unit_count - size, most - 1, numbers, count))
+            return true;
+        ebb__vmm_page_give(pages, numbers[--*count]);
+    }
+    return number != VMM_NO_PAGE;
+}
+
+/* Cached pages go, the smallest first, until `units` have gone. */
+static void release_units(struct vmm_pages *pages, uint64_t units)
+{
+    uint64_t gone = 0;
+    for (uint32_t size = 1; size <= VMM_MOST_PART_UNITS; size++)
+        for (uint32_t number; gone < units && (number = uncache(pages, size)); gone += size)
+            release_page(pages, number);
+}
+
+uint32_t ebb__vmm_pages_take(struct vmm_pages *pages, uint32_t unit_count,
+                             uint32_t numbers[VMM_MOST_PART_UNITS])
+{
+    uint32_t count = 0;
+    if (fill(pages, unit_count, MOST_FILLERS, numbers, &count))
+        return count;
+    release_units(pages, unit_count);
+    numbers[0] = make_page(pages, unit_count);
+    return numbers[0] ? 1 : 0;
 }
 
 void ebb__vmm_pages_trim(struct vmm_pages *pages)
 {
-    while (pages->cached_count)
-        pages->backing->driver->cuMemRelease(pages->cached[--pages->cached_count]);
+    release_units(pages, UINT64_MAX);
 }
 
 /* ---- parts of host memory -------------------------------------------------------------------- */
-
-static uint64_t part_bytes(const struct vmm_part *part)
-{
-    return part->unit_count * EBB_CUDA_UNIT_BYTES;
-}
 
 static bool is_idle(struct vmm_pages *pages, struct vmm_part *part)
 {
@@ -65,7 +120,7 @@ static bool is_idle(struct vmm_pages *pages, struct vmm_part *part)
 static CUresult map_alias(const struct ebb_cuda_driver *driver, struct vmm_pages *pages,
                           struct vmm_part *part)
 {
-    uint64_t bytes = part_bytes(part);
+    uint64_t bytes = ebb__vmm_part_bytes(part);
     CUresult result = driver->cuMemAddressReserve(&part->alias, bytes, EBB_CUDA_UNIT_BYTES, 0, 0);
     if (result != CUDA_SUCCESS)
         return result;
@@ -86,32 +141,32 @@ static CUresult make_part(struct vmm_pages *pages, struct vmm_part *part, uint32
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = pages->host};
     *part = (struct vmm_part){.unit_count = unit_count};
-    CUresult result = driver->cuMemCreate(&part->handle, part_bytes(part), &properties, 0);
+    CUresult result = driver->cuMemCreate(&part->handle, ebb__vmm_part_bytes(part), &properties, 0);
     if (result != CUDA_SUCCESS)
         return result;
     result = map_alias(driver, pages, part);
     if (result == CUDA_SUCCESS) {
         result = driver->cuEventCreate(&part->event, CU_EVENT_DISABLE_TIMING);
         if (result != CUDA_SUCCESS) {
-            driver->cuMemUnmap(part->alias, part_bytes(part));
-            driver->cuMemAddressFree(part->alias, part_bytes(part));
+            driver->cuMemUnmap(part->alias, ebb__vmm_part_bytes(part));
+            driver->cuMemAddressFree(part->alias, ebb__vmm_part_bytes(part));
         }
     }
     if (result != CUDA_SUCCESS)
         driver->cuMemRelease(part->handle);
     else
-        atomic_fetch_add(&pages->backing->pinned_bytes, part_bytes(part));
+        atomic_fetch_add(&pages->backing->pinned_bytes, ebb__vmm_part_bytes(part));
     return result;
 }
 
 static void destroy_part(struct vmm_pages *pages, struct vmm_part *part)
 {
     const struct ebb_cuda_driver *driver = pages->backing->driver;
-    driver->cuMemUnmap(part->alias, part_bytes(part));
-    driver->cuMemAddressFree(part->alias, part_bytes(part));
+    driver->cuMemUnmap(part->alias, ebb__vmm_part_bytes(part));
+    driver->cuMemAddressFree(part->alias, ebb__vmm_part_bytes(part));
     driver->cuMemRelease(part->handle);
     driver->cuEventDestroy_v2(part->event);
-    atomic_fetch_sub(&pages->backing->pinned_bytes, part_bytes(part));
+    atomic_fetch_sub(&pages->backing->pinned_bytes, ebb__vmm_part_bytes(part));
 }
 
 /* Destroys free parts of one size, `most` at most, from which no copy is on its way. */
@@ -192,6 +247,7 @@ void ebb__vmm_part_give(struct vmm_pages *pages, uint32_t number)
 {
     struct vmm_part *part = &pages->parts[number];
     part->address = 0;
+    part->is_mapped = false;
     part->next = pages->free[part->unit_count];
     pages->free[part->unit_count] = number;
 }
@@ -203,7 +259,7 @@ static bool can_map_twice(struct vmm_pages *pages, const struct vmm_part *part)
 {
     const struct ebb_cuda_driver *driver = pages->backing->driver;
     CUdeviceptr address;
-    uint64_t bytes = part_bytes(part);
+    uint64_t bytes = ebb__vmm_part_bytes(part);
     if (driver->cuMemAddressReserve(&address, bytes, EBB_CUDA_UNIT_BYTES, 0, 0) != CUDA_SUCCESS)
         return false;
     bool is_mapped = driver->cuMemMap(address, bytes, 0, part->handle, 0) == CUDA_SUCCESS;
@@ -236,9 +292,9 @@ bool ebb__vmm_pages_init(struct vmm_pages *pages, struct ebb_cuda_backing *backi
                          uint64_t pinned_budget_bytes)
 {
     *pages = (struct vmm_pages){.backing = backing, .pinned_budget_bytes = pinned_budget_bytes};
-    pages->cached = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pages->cached);
+    pages->pages = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pages->pages);
     pages->parts = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *pages->parts);
-    return pages->cached && pages->parts && find_host(pages);
+    return pages->pages && pages->parts && find_host(pages);
 }
 
 void ebb__vmm_pages_clear(struct vmm_pages *pages)
@@ -250,6 +306,6 @@ void ebb__vmm_pages_clear(struct vmm_pages *pages)
 
 void ebb__vmm_pages_fini(struct vmm_pages *pages)
 {
-    ebb__cuda_unreserve(pages->cached, CUDA_MOST_UNITS * sizeof *pages->cached);
+    ebb__cuda_unreserve(pages->pages, CUDA_MOST_UNITS * sizeof *pages->pages);
     ebb__cuda_unreserve(pages->parts, CUDA_MOST_UNITS * sizeof *pages->parts);
 }

@@ -1,8 +1,9 @@
-/* Physical memory for vmm_host.c: pages of the device, one handle for each unit, and parts of host
- * memory of 1 to 16 units.
+/* Physical memory for vmm_host.c: pages of the device, and parts of host memory. Both have 1 to 16
+ * units and one handle each.
  *
  * Both are recycled. On an H200, a host part costs 150 to 210 us a MiB to create, and 11 to 28 us a
- * MiB to map. A page of the device costs 7 us to create, 22 us to map (docs/results/README.md).
+ * MiB to map. A page of the device costs 7 to 13 us to create, and 22 to 33 us to map, whatever its
+ * size (docs/results/README.md).
  *
  * A part also has an address of its own, its *alias*, for copies. So it can be copied to and from
  * while it is not mapped where the program sees it.
@@ -15,24 +16,38 @@
 
 #define VMM_MOST_PART_UNITS 16u
 #define VMM_NO_PART 0u
+#define VMM_NO_PAGE 0u
+
+struct vmm_page { /* of the device */
+    CUmemGenericAllocationHandle handle;
+    uint32_t unit_count;
+    uint32_t next; /* cached pages of its size, or unused numbers */
+};
 
 struct vmm_part {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr alias;
-    CUdeviceptr address; /* where the program sees it; 0: nowhere */
+    CUdeviceptr address; /* whose bytes it has; 0: nobody's */
+    bool is_mapped;      /* at the address */
     CUevent event;       /* behind the newest copy from it */
     uint32_t unit_count;
     uint32_t next; /* free parts of its size */
     bool is_read;  /* a copy from it may be on its way */
 };
 
+static inline uint64_t ebb__vmm_part_bytes(const struct vmm_part *part)
+{
+    return part->unit_count * EBB_CUDA_UNIT_BYTES;
+}
+
 struct vmm_pages {
     struct ebb_cuda_backing *backing; /* counts the pinned bytes */
     uint64_t pinned_budget_bytes;
     CUmemLocation host;
-    CUmemGenericAllocationHandle *cached; /* pages of the device that are mapped nowhere */
-    uint32_t cached_count;
-    struct vmm_part *parts; /* from 1 */
+    struct vmm_page *pages; /* from 1 */
+    uint32_t page_count, unused_page;
+    uint32_t cached[VMM_MOST_PART_UNITS + 1]; /* by size: pages that are mapped nowhere */
+    struct vmm_part *parts;                   /* from 1 */
     uint32_t part_count, unused;
     uint32_t free[VMM_MOST_PART_UNITS + 1];
 };
@@ -45,10 +60,14 @@ void ebb__vmm_pages_fini(struct vmm_pages *pages);
 /* Returns to the driver what is mapped nowhere: pages, and parts. */
 void ebb__vmm_pages_clear(struct vmm_pages *pages);
 
-/* `count` pages of the device, all or none. */
-CUresult ebb__vmm_pages_take(struct vmm_pages *pages, CUmemGenericAllocationHandle *handles,
-                             uint32_t count);
-void ebb__vmm_pages_give(struct vmm_pages *pages, CUmemGenericAllocationHandle handle);
+/* Pages of the device with `unit_count` units in all, 1 to 16. Returns their number, 0: the driver
+ * has none. Cached ones come first: one of that size, or two or three. To make a page takes up to a
+ * millisecond, since the driver clears it. To map another one takes 0.03. The cache shrinks by what
+ * is taken at least, so that nothing is held beside what the caller counts. */
+uint32_t ebb__vmm_pages_take(struct vmm_pages *pages, uint32_t unit_count,
+                             uint32_t numbers[VMM_MOST_PART_UNITS]);
+/* A page that is mapped nowhere any more. */
+void ebb__vmm_page_give(struct vmm_pages *pages, uint32_t page);
 /* Returns all cached pages to the driver. */
 void ebb__vmm_pages_trim(struct vmm_pages *pages);
 

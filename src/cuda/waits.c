@@ -50,25 +50,12 @@ void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival)
     wait_until(engine, ebb__mover_is_issued, arrival);
 }
 
-/* Evictions wait for work that was queued before. If that waits for this one, patience ends it. */
-void ebb__cuda_wait_for_leaving(struct ebb_cuda *engine, uint64_t number)
+void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival)
 {
     uint64_t since_ns = ebb__now_ns();
-    while (atomic_load(ebb__mover_outs_over(engine->mover)) < number &&
-           !atomic_load(&engine->is_abandoned) &&
-           ebb__now_ns() - since_ns < ebb__tuning()->cuda_patience_ns)
-        pause_since(since_ns);
-}
-
-void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint64_t leaving, uint32_t arrival)
-{
-    uint64_t since_ns = ebb__now_ns();
-    if (!leaving && !arrival)
+    if (!arrival)
         return;
-    if (leaving)
-        ebb__cuda_wait_for_leaving(engine, leaving);
-    if (arrival)
-        ebb__cuda_wait_for_arrival(engine, arrival);
+    ebb__cuda_wait_for_arrival(engine, arrival);
     ebb__cuda_count_stall(engine, since_ns);
 }
 

@@ -57,7 +57,6 @@ struct begun { /* of one work */
     uint32_t stream;
     uint64_t absent_units, all_units;
     uint32_t arrival; /* newest one to wait for; 0: none */
-    uint64_t leaving; /* newest eviction to wait for: of a block that is used over the bus */
     bool may_arrive;  /* some pages may still be on their way */
     uint32_t stall;   /* of the clock; CLOCK_NO_STALL */
 };
@@ -172,11 +171,13 @@ static bool is_trusting(const struct ebb_cuda *engine)
     return !engine->backing->ops->is_coherent && !engine->backing->ops->needs_quiet;
 }
 
-static void note_leaving(struct ebb_cuda *engine, const struct cuda_block *entry,
-                         struct begun *begun)
+/* A block that is absent and used all the same is served over the bus. */
+static void note_absent(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
 {
-    if (is_trusting(engine) && entry->state == CUDA_BLOCK_ABSENT && entry->move > begun->leaving)
-        begun->leaving = entry->move;
+    struct cuda_block *entry = &engine->table.blocks[block];
+    if (entry->state == CUDA_BLOCK_ABSENT)
+        ebb__room_serve(&engine->room, block);
+    note_arrival(engine, entry, begun);
 }
 
 /* Blocks that are used where they are although there was room for them come now. */
@@ -198,8 +199,7 @@ static void look_at_blocks(struct ebb_cuda *engine, struct begun *begun)
         return;
     for (uint32_t i = 0; i < scratch->count; i++) {
         struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
-        note_arrival(engine, entry, begun);
-        note_leaving(engine, entry, begun);
+        note_absent(engine, scratch->blocks[i], begun);
         if (has_strays) {
             fetch_stray(engine, scratch->blocks[i]);
             note_arrival(engine, entry, begun);
@@ -290,12 +290,10 @@ static bool may_queue_waits(const struct ebb_cuda *engine, const struct begun *b
 static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun,
                          bool is_queued, bool arrived, bool ordered)
 {
-    if (!begun->leaving && is_queued && arrived && ordered)
+    if (is_queued && arrived && ordered)
         return;
     uint64_t since_ns = ebb__now_ns();
     stand_still(engine, work, begun);
-    if (begun->leaving)
-        ebb__cuda_wait_for_leaving(engine, begun->leaving);
     if (!is_queued) {
         ebb__cuda_wait_for_issue(engine, begun->arrival);
         if (!ebb__cuda_lock(engine))
@@ -389,8 +387,7 @@ static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
         ebb__room_fetch(&engine->room, block, false);
     if (is_trusting(engine)) {
         entry->stays_absent = entry->state == CUDA_BLOCK_ABSENT;
-        note_arrival(engine, entry, begun);
-        note_leaving(engine, entry, begun);
+        note_absent(engine, block, begun);
     }
 }
 
@@ -403,7 +400,7 @@ void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
     if (block)
         keep(engine, block, &begun);
     ebb__cuda_unlock(engine);
-    ebb__cuda_wait_alone(engine, begun.leaving, begun.arrival);
+    ebb__cuda_wait_alone(engine, begun.arrival);
 }
 
 void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
@@ -425,5 +422,5 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
         at = next;
     }
     ebb__cuda_unlock(engine);
-    ebb__cuda_wait_alone(engine, begun.leaving, begun.arrival);
+    ebb__cuda_wait_alone(engine, begun.arrival);
 }

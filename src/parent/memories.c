@@ -85,6 +85,24 @@ static const char *likely_machine(const struct fast_memory *memory)
     return speed >= 32 ? "pcie5" : speed >= 16 || speed == 0 ? "pcie4" : "pcie3";
 }
 
+/* The link's rates are those of copies. With managed memory, one thread moves both ways, and the
+ * driver takes longer (docs/results/README.md, "prefetch"). With mappings, a transfer begins and
+ * ends when the mover looks, and a piece is mapped or unmapped. */
+#define MANAGED_OUT 3.4
+#define MANAGED_IN 1.15
+#define MAPPED_FIXED_NS 100000u
+
+static void assume_backing(struct ebb_machine *machine, enum ebb_gpu_backing backing)
+{
+    if (backing == EBB_GPU_MANAGED) {
+        machine->out.ns_per_byte *= MANAGED_OUT;
+        machine->in.ns_per_byte *= MANAGED_IN;
+        machine->duplex = false;
+    } else {
+        machine->out.fixed_ns = machine->in.fixed_ns = MAPPED_FIXED_NS;
+    }
+}
+
 /* The lines of a device's introduction. */
 static void take_lines(struct fast_memory *memory, const char *text)
 {
@@ -150,6 +168,7 @@ struct fast_memory *ebb__memory_of_device(struct ebb_parent *parent,
         free(memory);
         return NULL;
     }
+    assume_backing(&memory->lanes.machine, parent->options.gpu_backing);
     ebb__lanes_set(&memory->lanes.state, LANES_KNOWN);
     limit_budget(parent, memory);
     return memory;
