@@ -157,10 +157,11 @@ class Launch(unittest.TestCase):
         """Runs `program` without Ebb, once for all tests of a file, since its output is always the
         same.
 
-        Programs are run without --work, which takes time and changes no byte."""
-        if "--work" in program:
-            at = program.index("--work")
-            return self.plain(*program[:at], *program[at + 2:])
+        Programs are run without --work and --wait, which take time and change no byte."""
+        for option in ("--work", "--wait"):
+            if option in program:
+                at = program.index(option)
+                program = program[:at] + program[at + 2:]
         if program not in plain_runs:
             plain_runs[program] = self.run_command(program)
         return plain_runs[program]

@@ -264,7 +264,7 @@ class Planned(Cycle):
 
     def test_in_per_cent_of_what_it_takes(self):
         summary, _ = self.run_cycle("--budget", "60%",
-                                    args=["--iterations", "40", "--work", "2"])
+                                    args=["--iterations", "40", "--wait", "2"])
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
         # The share is of the peak of the first iterations. Blocks that outlive several may raise it
@@ -326,7 +326,7 @@ class Planned(Cycle):
     def test_published_policies_are_in_force(self):
         for policy in ("appobmem", "autoswap:vote", "vdnn:all") if WITH_LAB else ("fifo",):
             summary, _ = self.run_cycle("--budget", "30M", "--policy", policy,
-                                        args=["--iterations", "30", "--work", "1"])
+                                        args=["--iterations", "30", "--wait", "1"])
             self.assertGreater(summary["planned_iterations"], 10, policy)
             self.assertGreater(summary["iteration_ns"]["median"], 24000000, policy)
 
@@ -336,7 +336,7 @@ class Planned(Cycle):
             self.skipTest("skipped: needs lab")
         for budget in ("26M", "60%"):
             summary, _ = self.run_cycle("--budget", budget, "--policy", "lru",
-                                        args=["--iterations", "40", "--work", "1"])
+                                        args=["--iterations", "40", "--wait", "1"])
             self.assertEqual(0, summary["planned_iterations"])
             self.assertIsNone(summary["planned_from_iteration"])
             self.assertEqual(0, summary["plans"])
