@@ -375,6 +375,9 @@ for _ in range(10):
 
 
 class Record(Launch):
+    """The iteration must have been found while the program runs, for its accesses to be observed."""
+    paced = True
+
     def test_accesses_of_the_iteration(self):
         """The trace has the accesses of the iteration, not of an earlier repetition that is found
         first."""
