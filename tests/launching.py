@@ -86,6 +86,8 @@ class Launch(unittest.TestCase):
     """Each test has its own store, TMPDIR and cache, and a mark in the environment. At its end, no
     file may be left in these folders, and no process with the mark may live."""
 
+    paced = False  # a class of a script that is run in parts says if it depends on its pace
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(dir=work)
         self.store = os.path.join(self.folder, "store")
@@ -155,10 +157,11 @@ class Launch(unittest.TestCase):
         """Runs `program` without Ebb, once for all tests of a file, since its output is always the
         same.
 
-        The program cycle.c is run without --work, which takes time and changes no byte."""
-        if os.path.basename(program[0]).startswith("cycle") and "--work" in program:
-            at = program.index("--work")
-            return self.plain(*program[:at], *program[at + 2:])
+        Programs are run without --work and --wait, which take time and change no byte."""
+        for option in ("--work", "--wait"):
+            if option in program:
+                at = program.index(option)
+                program = program[:at] + program[at + 2:]
         if program not in plain_runs:
             plain_runs[program] = self.run_command(program)
         return plain_runs[program]
@@ -227,6 +230,16 @@ class Launch(unittest.TestCase):
         self.assertEqual(b"", result.stderr)
 
 
+class Part(unittest.TestLoader):
+    """Loads the classes that depend on their pace (EBB_TEST_PART=paced), or the others (other)."""
+
+    def loadTestsFromTestCase(self, testCaseClass):
+        part = os.environ.get("EBB_TEST_PART")
+        if part and testCaseClass.paced != (part == "paced"):
+            return self.suiteClass()
+        return super().loadTestsFromTestCase(testCaseClass)
+
+
 def main():
     """Runs the tests of the script, and exits. So no script can forget the exit code."""
     global work
@@ -236,5 +249,6 @@ def main():
     # Some tests kill programs by signals. These must not write core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory(prefix="ebb-launch-") as work:
-        program = unittest.main(module="__main__", argv=sys.argv, exit=False, verbosity=2)
+        program = unittest.main(module="__main__", argv=sys.argv, exit=False, verbosity=2,
+                                testLoader=Part())
     sys.exit(0 if program.result.wasSuccessful() and program.result.testsRun > 0 else 1)

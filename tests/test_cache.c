@@ -587,6 +587,7 @@ static pid_t key_of(char *const *command, struct ebb_profile_key *key)
     assert_true(ebb__cache_key(getpid(), 4096, &own));
     pid_t child = fork();
     if (child == 0) {
+        setpgid(0, 0);
         execvp(command[0], command);
         _exit(1);
     }
@@ -600,9 +601,10 @@ static pid_t key_of(char *const *command, struct ebb_profile_key *key)
     return child;
 }
 
+/* Ends what the command started, too: it would keep the output open, for which ctest waits. */
 static void end(pid_t child)
 {
-    assert_int_equal(kill(child, 9), 0);
+    assert_int_equal(kill(-child, 9), 0);
     waitpid(child, NULL, 0);
 }
 

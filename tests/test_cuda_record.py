@@ -23,6 +23,10 @@ def on_fake(*arguments):
 @unittest.skipUnless(os.path.exists(TRAIN[0]) and
                      os.path.exists(os.path.join(BIN, "libebb_cuda.so")), "no fake driver")
 class Device(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.alone = on_fake(*TRAIN)
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -38,10 +42,9 @@ class Device(unittest.TestCase):
         return done.stdout
 
     def test_recorded(self):
-        alone = on_fake(*TRAIN)
         trace = self.path("cuda.ebbt")
         recorded = on_fake(EBB, "record", "--device", "cuda", "-o", trace, "--", *TRAIN)
-        self.assertEqual((recorded.returncode, recorded.stdout), (0, alone.stdout),
+        self.assertEqual((recorded.returncode, recorded.stdout), (0, self.alone.stdout),
                          recorded.stderr)
         info = json.loads(self.command("info", trace, "--json"))
         self.assertGreater(info["events"], 1000)
@@ -63,11 +66,10 @@ class Device(unittest.TestCase):
         self.assertEqual(json.loads(self.command("info", trace, "--json"))["iterations"], 10)
 
     def test_run(self):
-        alone = on_fake(*TRAIN)
         summary = self.path("summary.json")
         ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "1G", "--no-cache",
                       "--summary=always", "--summary-json", summary, "--", *TRAIN)
-        self.assertEqual((ran.returncode, ran.stdout), (0, alone.stdout), ran.stderr)
+        self.assertEqual((ran.returncode, ran.stdout), (0, self.alone.stdout), ran.stderr)
         with open(summary, encoding="utf-8") as file:
             figures = json.load(file)
         self.assertEqual(figures["device"], "cuda")
@@ -104,7 +106,6 @@ class Device(unittest.TestCase):
 
     def test_backings(self):
         """Less than the program needs: the same results, within the budget."""
-        alone = on_fake(*TRAIN)
         report = self.path("report")
         os.environ["FAKECUDA_REPORT"] = report
         self.addCleanup(os.environ.pop, "FAKECUDA_REPORT")
@@ -112,7 +113,7 @@ class Device(unittest.TestCase):
             summary = self.path(backing)
             ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "60M", "--no-cache",
                           "--cuda-backing", backing, "--summary-json", summary, "--", *TRAIN)
-            self.assertEqual((ran.returncode, ran.stdout), (0, alone.stdout), ran.stderr)
+            self.assertEqual((ran.returncode, ran.stdout), (0, self.alone.stdout), ran.stderr)
             with open(summary, encoding="utf-8") as file:
                 figures = json.load(file)
             self.assertGreater(figures["moved_out_bytes"], 0, backing)

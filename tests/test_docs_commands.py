@@ -34,7 +34,8 @@ class Typed(unittest.TestCase):
         module = next(path for path, _, names in os.walk(prefix) if "live.py" in names)
         cls.env = {"PATH": f"{prefix}/bin:/usr/bin:/bin", "HOME": cls.folder.name, "LC_ALL": "C.UTF-8",
                    "PKG_CONFIG_PATH": f"{library}/pkgconfig", "LD_LIBRARY_PATH": library,
-                   "PYTHONPATH": os.path.dirname(module), "OMP_NUM_THREADS": "2"}
+                   "PYTHONPATH": os.path.dirname(module), "OMP_NUM_THREADS": "2",
+                   "OMP_WAIT_POLICY": "passive"}  # what spins takes processor time from tests
 
     def setUp(self):
         self.work = os.path.join(self.folder.name, self.id().split(".")[-1])

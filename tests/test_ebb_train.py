@@ -2,7 +2,8 @@
 """`ebb-train`: the same bits under every policy and budget, checkpoints, and bad input.
 
 Networks are real, images are small. A network is trained for two iterations under each policy.
-EBB_TEST_WHOLE=1 tries all policies on the large networks, too. That takes three minutes.
+EBB_TEST_WHOLE=1 tries all policies on the large networks, and the deepest network. That takes four
+minutes.
 """
 import gzip
 import json
@@ -119,28 +120,28 @@ class Plans(Case):
 
 
 class Deep(Case):
-    def test_resnet_1517_within_a_budget(self):
-        """The deepest network, with small images. Large ones: bench/layrub.py --deepest."""
-        figures = self.figures("resnet-1517 --batch 1 --size 32 --classes 10 --iterations 2",
-                               "--budget 3G")
+    def check_depth(self, depth, budget):
+        """Small images. Large ones: bench/layrub.py --deepest."""
+        figures = self.figures(f"resnet-{depth} --batch 1 --size 32 --classes 10 --iterations 2",
+                               f"--budget {budget}")
         self.assertEqual(figures["planned_iterations"], 2)
-        self.assertLessEqual(figures["peak_resident_bytes"], 3 << 30)
-        self.assertGreater(figures["static_peak_bytes"], 6 << 30)
+        self.assertLessEqual(figures["peak_resident_bytes"], budget)
+        self.assertGreater(figures["static_peak_bytes"], 2 * budget)
         self.assertEqual(len(set(figures["losses"])), 2)
+
+    def test_resnet_within_a_budget(self):
+        """The deepest network takes a minute."""
+        for depth, budget in ((305, 550 << 20), (1517, 3 << 30))[:2 if WHOLE else 1]:
+            with self.subTest(depth):
+                self.check_depth(depth, budget)
 
 
 class Fashion(Case):
     def test_it_learns(self):
-        """A sixth of an epoch suffices for far more than a guess. Four epochs give 91 %."""
-        figures = self.figures("cnn --data fashion --batch 64 --rate 0.05 --iterations 150",
+        """A twelfth of an epoch suffices for far more than a guess. Four epochs give 91 %."""
+        figures = self.figures("cnn --data fashion --batch 64 --rate 0.05 --iterations 75",
                                "--budget 80%")
-        self.assertGreater(figures["test_accuracy"], 0.7)
-
-    def test_accuracy_is_the_same(self):
-        words = "cnn --data fashion --batch 64 --iterations 20"
-        accuracies = {self.figures(words, f"--policy {policy}")["test_accuracy"]
-                      for policy in ("ebb", "static", "layrub:hybrid")}
-        self.assertEqual(len(accuracies), 1, accuracies)
+        self.assertGreater(figures["test_accuracy"], 0.6)
 
 
 class Checkpoints(Case):
@@ -153,7 +154,7 @@ class Checkpoints(Case):
         self.assertEqual(resumed["losses"], whole["losses"][2:])
         with open(self.path("whole"), "rb") as one, open(self.path("resumed"), "rb") as other:
             self.assertEqual(one.read(), other.read())
-        return whole
+        return whole, resumed
 
     def test_resume(self):
         self.check_resume("resnet-18 --batch 2 --size 32 --classes 10", "--budget 60%")
@@ -165,7 +166,15 @@ class Checkpoints(Case):
         self.check_resume("gpt-2 --batch 2 --size 16 --classes 50", "--policy layrub:hybrid")
 
     def test_resume_with_fashion(self):
-        self.check_resume("cnn --data fashion --batch 64", "--policy static")
+        """The accuracy is the same under every policy. Each run tests 10,000 images."""
+        words = "cnn --data fashion --batch 64"
+        whole, resumed = self.check_resume(words, "--policy static")
+        moved = self.figures(words, "--iterations 6 --policy layrub:hybrid",
+                             f"--resume {self.path('part')}")
+        self.assertEqual(moved["losses"], resumed["losses"])
+        accuracies = [figures["test_accuracy"] for figures in (whole, resumed, moved)]
+        self.assertGreater(accuracies[0], 0)
+        self.assertEqual(len(set(accuracies)), 1, accuracies)
 
     def test_checkpoint_every(self):
         words = "cnn --batch 4 --iterations 5"

@@ -62,6 +62,8 @@ WITH_LAB = os.environ.get("EBB_LAB") != "OFF"  # the build has the policies of s
 
 
 class Summary(Launch):
+    paced = True
+
     def check_text(self, text):
         lines = text.decode().splitlines()
         self.assertTrue(1 <= len(lines) <= 8, text)
@@ -177,8 +179,8 @@ class Summary(Launch):
         os.unlink(path)
 
 
-class Budgets(Launch):
-    """Tests of budgets. Each run must also print the right checksum."""
+class Cycle(Launch):
+    """Each run must also print the right checksum."""
 
     def run_cycle(self, *options, code=0, args=()):
         program = [cycle(), *CYCLE_ARGS, *args]
@@ -195,6 +197,8 @@ class Budgets(Launch):
             os.unlink(path)
         return summary, result.stderr
 
+
+class Budgets(Cycle):
     def test_in_bytes_from_the_first_allocation(self):
         for mib in (96, 34, 24):
             summary, _ = self.run_cycle("--budget", f"{mib}M")
@@ -206,9 +210,61 @@ class Budgets(Launch):
             else:
                 self.assertGreater(summary["moved_out_bytes"], 0)
 
+    def test_none_given(self):
+        summary, _ = self.run_cycle()
+        self.assertGreater(summary["budget_bytes"], 100 * MIB)
+        self.assertEqual(0, summary["moved_out_bytes"])
+
+    def test_impossible(self):
+        """One operation needs more than the budget. The program continues, and this is reported."""
+        summary, _ = self.run_cycle("--budget", "2M")
+        self.assertTrue(summary["budget_exceeded"])
+        _, errors = self.run_cycle("--budget", "2M", "--strict", code=125)
+        self.assertRegex(errors, rb"[0-9.]+ MiB")
+
+    def test_store_full(self):
+        summary, _ = self.run_cycle("--budget", "26M", "--store-limit", "4M")
+        self.assertTrue(summary["budget_exceeded"])
+        self.assertLessEqual(summary["store_peak_bytes"], 4 * MIB)
+
+    def test_verify(self):
+        self.run_cycle("--budget", "26M", "--verify")
+
+    def test_no_env(self):
+        self.run_cycle("--budget", "26M", "--no-env")
+
+    def test_policies(self):
+        """With every policy, the budget holds and the bytes are right. Scores of AutoSwap differ in
+        the order of blocks only. EBB_TEST_WHOLE=1 tries all of them."""
+        published = ("appobmem", "autoswap", "autoswap:bo", "vdnn:all", "vdnn:conv", "lru")
+        if WHOLE:
+            published += ("autoswap:vote", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
+                          "autoswap:swdoa")
+        for policy in ("ebb", "fifo", "none", *(published if WITH_LAB else ())):
+            summary, _ = self.run_cycle("--budget", "26M", "--policy", policy,
+                                        args=["--iterations", "14"])
+            self.assertEqual(policy, summary["policy"])
+            self.assertLessEqual(summary["peak_resident_bytes"], 26 * MIB, policy)
+            self.assertFalse(summary["budget_exceeded"], policy)
+            self.assertGreater(summary["moved_out_bytes"], 0, policy)
+
+    def test_record_beside(self):
+        path = os.path.join(self.folder, "run.ebbt")
+        self.run_cycle("--budget", "26M", "--record", path)
+        self.assertGreater(os.path.getsize(path), 1000)
+        info = self.run_command([EBB, "info", path, "--json"])
+        self.assertEqual(0, info.returncode, info.stderr)
+        self.assertEqual("ebb.info/1", json.loads(info.stdout)["schema"])
+        os.unlink(path)
+
+
+class Planned(Cycle):
+    """The parent must have found an iteration, or have planned it, in time."""
+    paced = True
+
     def test_in_per_cent_of_what_it_takes(self):
         summary, _ = self.run_cycle("--budget", "60%",
-                                    args=["--iterations", "40", "--work", "2"])
+                                    args=["--iterations", "40", "--wait", "2"])
         self.assertGreater(summary["budget_from_iteration"], 0)
         self.assertGreaterEqual(summary["unmanaged_peak_bytes"], 42 * MIB)
         # The share is of the peak of the first iterations. Blocks that outlive several may raise it
@@ -248,11 +304,6 @@ class Budgets(Launch):
         self.assertGreater(summary["planned_iterations"], 4)
         self.assertLess(summary["mismatches"], 10)  # 48 if the loop is planned
 
-    def test_none_given(self):
-        summary, _ = self.run_cycle()
-        self.assertGreater(summary["budget_bytes"], 100 * MIB)
-        self.assertEqual(0, summary["moved_out_bytes"])
-
     def test_a_plan_comes_into_force(self):
         summary, _ = self.run_cycle("--budget", "30M", args=["--iterations", "30"])
         self.assertGreater(summary["planned_iterations"], 10)
@@ -272,43 +323,10 @@ class Budgets(Launch):
         self.assertIn(figures["iterations"], (88, 89, 90))
         self.assertGreater(figures["planned_iterations"], 0)
 
-    def test_impossible(self):
-        """One operation needs more than the budget. The program continues, and this is reported."""
-        summary, _ = self.run_cycle("--budget", "2M")
-        self.assertTrue(summary["budget_exceeded"])
-        _, errors = self.run_cycle("--budget", "2M", "--strict", code=125)
-        self.assertRegex(errors, rb"[0-9.]+ MiB")
-
-    def test_store_full(self):
-        summary, _ = self.run_cycle("--budget", "26M", "--store-limit", "4M")
-        self.assertTrue(summary["budget_exceeded"])
-        self.assertLessEqual(summary["store_peak_bytes"], 4 * MIB)
-
-    def test_verify(self):
-        self.run_cycle("--budget", "26M", "--verify")
-
-    def test_no_env(self):
-        self.run_cycle("--budget", "26M", "--no-env")
-
-    def test_policies(self):
-        """With every policy, the budget holds and the bytes are right. Scores of AutoSwap differ in
-        the order of blocks only. EBB_TEST_WHOLE=1 tries all of them."""
-        published = ("appobmem", "autoswap", "autoswap:bo", "vdnn:all", "vdnn:conv", "lru")
-        if WHOLE:
-            published += ("autoswap:vote", "autoswap:doa", "autoswap:aoa", "autoswap:wdoa",
-                          "autoswap:swdoa")
-        for policy in ("ebb", "fifo", "none", *(published if WITH_LAB else ())):
-            summary, _ = self.run_cycle("--budget", "26M", "--policy", policy,
-                                        args=["--iterations", "14"])
-            self.assertEqual(policy, summary["policy"])
-            self.assertLessEqual(summary["peak_resident_bytes"], 26 * MIB, policy)
-            self.assertFalse(summary["budget_exceeded"], policy)
-            self.assertGreater(summary["moved_out_bytes"], 0, policy)
-
     def test_published_policies_are_in_force(self):
         for policy in ("appobmem", "autoswap:vote", "vdnn:all") if WITH_LAB else ("fifo",):
             summary, _ = self.run_cycle("--budget", "30M", "--policy", policy,
-                                        args=["--iterations", "30", "--work", "1"])
+                                        args=["--iterations", "30", "--wait", "1"])
             self.assertGreater(summary["planned_iterations"], 10, policy)
             self.assertGreater(summary["iteration_ns"]["median"], 24000000, policy)
 
@@ -318,7 +336,7 @@ class Budgets(Launch):
             self.skipTest("skipped: needs lab")
         for budget in ("26M", "60%"):
             summary, _ = self.run_cycle("--budget", budget, "--policy", "lru",
-                                        args=["--iterations", "40", "--work", "1"])
+                                        args=["--iterations", "40", "--wait", "1"])
             self.assertEqual(0, summary["planned_iterations"])
             self.assertIsNone(summary["planned_from_iteration"])
             self.assertEqual(0, summary["plans"])
@@ -328,15 +346,6 @@ class Budgets(Launch):
                                summary["predicted_stall_ns_per_iteration"])
             self.assertGreater(summary["iteration_ns"]["median"], 24000000)
             self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
-
-    def test_record_beside(self):
-        path = os.path.join(self.folder, "run.ebbt")
-        self.run_cycle("--budget", "26M", "--record", path)
-        self.assertGreater(os.path.getsize(path), 1000)
-        info = self.run_command([EBB, "info", path, "--json"])
-        self.assertEqual(0, info.returncode, info.stderr)
-        self.assertEqual("ebb.info/1", json.loads(info.stdout)["schema"])
-        os.unlink(path)
 
     def test_lost_time(self):
         """Of the first iterations: the summary has it without a trace. What observing has cost is an
@@ -366,6 +375,9 @@ for _ in range(10):
 
 
 class Record(Launch):
+    """The iteration must have been found while the program runs, for its accesses to be observed."""
+    paced = True
+
     def test_accesses_of_the_iteration(self):
         """The trace has the accesses of the iteration, not of an earlier repetition that is found
         first."""

@@ -13,7 +13,7 @@ import launching
 from launching import EBB, MIB, SOURCE, compile_c
 
 # 4 MiB in 6 ms is 0.7 GB/s. A disk of that speed fetches each block in time.
-ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--work", "6"]
+ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--wait", "6"]
 # For tests of whether a profile is written and used. The pace does not matter, and iterations of 72
 # ms leave the parent enough iterations for planning.
 QUICK = [*ARGS[:-1], "3"]

@@ -21,7 +21,7 @@ class OneBlock(Launch):
 
     def test_allocated_in_each_iteration(self):
         for budget in ("60%", "80M"):
-            summary = self.run_arena(budget, "--ranges", "16", "--iterations", "10", "--work", "5")
+            summary = self.run_arena(budget, "--ranges", "16", "--iterations", "10", "--wait", "5")
             self.assertGreaterEqual(summary["planned_iterations"], 3)
             self.assertGreater(summary["moved_in_bytes"], 0)
             self.assertEqual(0, summary["mismatches"])
@@ -31,7 +31,7 @@ class OneBlock(Launch):
 
     def test_allocated_once(self):
         """Accesses are the clock, since the program calls malloc only at the start."""
-        summary = self.run_arena("60%", "--ranges", "16", "--iterations", "12", "--work", "5",
+        summary = self.run_arena("60%", "--ranges", "16", "--iterations", "12", "--wait", "5",
                                  "--once")
         self.assertGreaterEqual(summary["planned_iterations"], 3)
         self.assertGreater(summary["moved_in_bytes"], 0)
@@ -40,7 +40,7 @@ class OneBlock(Launch):
     def test_allocated_once_with_a_profile(self):
         """The plan follows accesses: it is sent once the block is there, in the first iteration."""
         first, second = self.run_twice(
-            compile_c("arena"), "--bytes", "128M", "--ranges", "16", "--iterations", "12", "--work",
+            compile_c("arena"), "--bytes", "128M", "--ranges", "16", "--iterations", "12", "--wait",
             "5", "--once", options=["--budget", "60%"])
         self.assertEqual(("none", "used"), (first["plan_cache"], second["plan_cache"]))
         self.assertGreater(first["planned_from_iteration"], 0)

@@ -8,6 +8,7 @@ from launching import MIB, Launch, cycle, main
 # A peak of 60 MiB in blocks, and as much in small objects.
 ARGUMENTS = ["--iterations", "24", "--layers", "12", "--block", "5M", "--persistent", "8M",
              "--work", "2", "--small", "60M"]
+SHORT = ["--iterations", "12"]  # without a plan
 
 
 class Small(Launch):
@@ -42,11 +43,11 @@ class Small(Launch):
 
     def test_children_have_all_of_them(self):
         """Each child holds the objects that it reads, in addition to the parent's."""
-        summary = self.run_cycle("90M", more=["--fork"])
+        summary = self.run_cycle("90M", more=["--fork", *SHORT])
         self.assertGreater(summary["moved_in_bytes"], 60 * MIB)
 
     def test_threads(self):
-        self.assert_kept(self.run_cycle("130M", more=["--threads", "3"]))
+        self.assert_kept(self.run_cycle("130M", more=["--threads", "3", *SHORT]))
 
 
 if __name__ == "__main__":

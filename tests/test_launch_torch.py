@@ -10,37 +10,41 @@ from launching import MIB, PYTHON, SOURCE, TIMEOUT, Launch, main
 
 LIFE = os.path.join(SOURCE, "tests", "programs", "torch_life.py")
 
-# For each manner: its budget in MiB, the number of processes with blocks, and whether a plan must
-# come into force. It must if iterations are long and regular. A budget is about 60 % of the peak.
-# Much less would not hold what one step of the optimizer touches.
+# For each manner: its budget in MiB, and the number of processes with blocks. A budget is about 60 %
+# of the peak. Much less would not hold what one step of the optimizer touches.
 MANNERS = {
-    "epochs": (60, 1, False),
-    "accumulation": (60, 1, False),
-    "buckets": (50, 1, False),
-    "workers": (60, 7, True),  # two workers in each of three epochs
-    "processes": (140, 6, False),  # the spawned one, its tracker, and three commands
-    "threads": (104, 1, False),
-    "checkpoint": (64, 1, True),
-    "exceptions": (60, 1, False),
-    "interrupt": (60, 1, False),
-    "execute": (60, 2, True),  # both programs are trainings
+    "epochs": (60, 1),
+    "accumulation": (60, 1),
+    "buckets": (50, 1),
+    "processes": (140, 6),  # the spawned one, its tracker, and three commands
+    "threads": (104, 1),
+    "exceptions": (60, 1),
+    "interrupt": (60, 1),
+}
+# Iterations are long and regular: a plan must come into force.
+PLANNED_MANNERS = {
+    "workers": (60, 7),  # two workers in each of three epochs
+    "checkpoint": (64, 1),
+    "execute": (60, 2),  # both programs are trainings
 }
 
 
-class Torch(Launch):
+class Trained(Launch):
+    manners = {}
     lines = None  # results without Ebb, by manner
 
     def setUp(self):
         super().setUp()
         self.env["OMP_NUM_THREADS"] = "1"
-        if Torch.lines is None:
-            done = self.run_command([PYTHON, LIFE, *MANNERS], timeout=4 * TIMEOUT)
+        if self.lines is None:
+            done = self.run_command([PYTHON, LIFE, *self.manners], timeout=4 * TIMEOUT)
             self.assertEqual(0, done.returncode, done.stderr)
-            Torch.lines = {line.split()[0].decode(): line for line in done.stdout.splitlines()}
-            self.assertEqual(set(MANNERS), set(Torch.lines))
+            lines = {line.split()[0].decode(): line for line in done.stdout.splitlines()}
+            self.assertEqual(set(self.manners), set(lines))
+            type(self).lines = lines
 
     def train(self, manner):
-        budget_mib, processes, planned = MANNERS[manner]
+        budget_mib, processes = self.manners[manner]
         budget_bytes = budget_mib * MIB
         summary = os.path.join(self.folder, "summary.json")
         result = self.run_ebb(PYTHON, LIFE, manner, timeout=4 * TIMEOUT, options=[
@@ -56,7 +60,7 @@ class Torch(Launch):
         self.assertEqual(processes, figures["processes"])
         if manner != "processes":  # its peak is that of one process
             self.assertGreater(figures["unmanaged_peak_bytes"], 1.2 * budget_bytes)
-        if planned:
+        if self.paced:
             self.assertGreater(figures["planned_iterations"], 0)
         peak = figures["peak_resident_bytes"]
         if manner == "workers":  # pages copied by a worker exist twice, which is reported
@@ -67,11 +71,21 @@ class Torch(Launch):
             self.assertFalse(figures["budget_exceeded"])
 
 
+class Torch(Trained):
+    manners = MANNERS
+
+
+class PlannedTorch(Trained):
+    paced = True
+    manners = PLANNED_MANNERS
+
+
 def add_manners():
-    for manner in MANNERS:
-        def test(self, manner=manner):
-            self.train(manner)
-        setattr(Torch, f"test_{manner}", test)
+    for case in (Torch, PlannedTorch):
+        for manner in case.manners:
+            def test(self, manner=manner):
+                self.train(manner)
+            setattr(case, f"test_{manner}", test)
 
 
 add_manners()

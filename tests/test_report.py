@@ -47,8 +47,8 @@ class Reported(unittest.TestCase):
         cls.said.clear()
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        cls.trace = cls.write("secret-name.csv", training(layers=6))
-        cls.larger = cls.write("larger.csv", training(layers=8))
+        cls.trace = cls.write("secret-name.csv", training(layers=3))
+        cls.larger = cls.write("larger.csv", training(layers=4))
         lane = {"bytes_per_second": 20e9, "fixed_ns": 1000}
         cls.machine = cls.write("fast.json", json.dumps(
             {"schema": "ebb.machine/1", "name": "quick", "out": lane, "in": lane, "duplex": True}))
@@ -193,7 +193,7 @@ class Forms(Reported):
 
     def test_a_hostile_name_stays_text(self):
         name = "<script>alert(1)<script>&'\".csv"
-        trace = self.write(name, training())
+        trace = self.write(name, training(layers=2))
         self.run_ebb(trace, "-o", self.path("hostile.html"))
         page = self.read("hostile.html")
         self.assertNotIn("<script>alert", page)
@@ -202,7 +202,7 @@ class Forms(Reported):
     def test_a_name_that_is_not_text(self):
         name = os.fsencode(self.folder.name) + b"/\xff\xfe.csv"
         with open(name, "w", encoding="utf-8") as file:
-            file.write(training())
+            file.write(training(layers=2))
         found = json.loads(self.run_ebb(name, "--json")[0])["runs"][0]
         self.assertIsNone(found["name"])
         self.run_ebb(name, "-o", self.path("odd.html"))

@@ -16,18 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: arena [options]\n"
     "  --iterations N  iterations (8)\n"
     "  --bytes B       size of the block (512M)\n"
     "  --ranges R      ranges that it is cut into (24)\n"
-    "  --work MS       milliseconds of computing a step (0)\n"
+    "  --wait MS       milliseconds of a step, as if a device computed (0)\n"
     "  --once          allocate everything once, before the first iteration\n"
     "  --time          seconds of each iteration on stderr\n";
 
 struct options {
-    unsigned iterations, ranges, work_ms;
+    unsigned iterations, ranges, wait_ms;
     size_t bytes;
     bool once, time;
 };
@@ -73,14 +74,6 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void work(unsigned ms)
-{
-    double until = now() + ms * 1e-3;
-    while (ms && now() < until)
-        for (volatile int i = 0; i < 10000; i++)
-            ;
-}
-
 static void *allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
@@ -119,14 +112,14 @@ static uint64_t iterate(const struct options *options, uint64_t *arena, unsigned
         if (r)
             sum += verify(arena + before, begin - before, seed_of(iteration, r - 1, false), "fill");
         fill(arena + begin, end - begin, seed_of(iteration, r, false));
-        work(options->work_ms);
+        usleep(options->wait_ms * 1000);
     }
     for (unsigned r = options->ranges; r-- > 0;) {
         size_t begin = range_begin(options, r), end = range_begin(options, r + 1);
         sum ^= scratch(options, r, true);
         sum += verify(arena + begin, end - begin, seed_of(iteration, r, false), "forward");
         fill(arena + begin, end - begin, seed_of(iteration, r, true));
-        work(options->work_ms);
+        usleep(options->wait_ms * 1000);
     }
     if (!options->once)
         return sum;
@@ -164,8 +157,8 @@ static bool parse(int count, char **arguments, struct options *options)
             options->iterations = (unsigned)value;
         else if (strcmp(name, "--ranges") == 0)
             options->ranges = (unsigned)value;
-        else if (strcmp(name, "--work") == 0)
-            options->work_ms = (unsigned)value;
+        else if (strcmp(name, "--wait") == 0)
+            options->wait_ms = (unsigned)value;
         else
             return false;
     }

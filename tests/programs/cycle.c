@@ -34,6 +34,7 @@ static const char usage[] =
     "  --persistent BYTES  weights, per thread (32M)\n"
     "  --threads T         threads that each train a model of their own (1)\n"
     "  --work MS           milliseconds of computing on each layer, forward and backward (0)\n"
+    "  --wait MS           milliseconds of waiting there, as for a device that computes (0)\n"
     "  --fork              fork at the peak of each second iteration; the child verifies and writes\n"
     "  --realloc           grow and shrink some activations\n"
     "  --io                pass activations through read() and write()\n"
@@ -49,7 +50,7 @@ static const char usage[] =
     "  --time              seconds of each iteration on stderr\n";
 
 struct options {
-    unsigned iterations, layers, threads, work_ms, odd, loops, corrupt;
+    unsigned iterations, layers, threads, work_ms, wait_ms, odd, loops, corrupt;
     size_t block_bytes, persistent_bytes, small_bytes;
     bool fork, grow, io, foreign, once, zeros, time;
 };
@@ -242,9 +243,11 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Computes on the block until the time is over. */
+/* Waits, and computes on the block until the time is over. */
 static void work(const void *block, size_t bytes)
 {
+    if (options.wait_ms)
+        usleep(options.wait_ms * 1000u);
     if (options.work_ms == 0)
         return;
     uint64_t end = now_ns() + (uint64_t)options.work_ms * 1000000u;
@@ -579,6 +582,8 @@ static void parse(int argc, char **argv)
             options.threads = (unsigned)parse_size(value);
         else if (strcmp(name, "--work") == 0)
             options.work_ms = (unsigned)parse_size(value);
+        else if (strcmp(name, "--wait") == 0)
+            options.wait_ms = (unsigned)parse_size(value);
         else if (strcmp(name, "--odd") == 0)
             options.odd = (unsigned)parse_size(value);
         else if (strcmp(name, "--loops") == 0)
