@@ -17,7 +17,8 @@
 bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count)
 {
     pthread_mutex_lock(&mover->lock);
-    bool has = ebb__queue_reserve(&mover->queues.in, count) && ebb__queue_reserve(&mover->queues.out, count) &&
+    bool has = ebb__queue_reserve(&mover->queues.in, count) &&
+               ebb__queue_reserve(&mover->queues.out, count) &&
                ebb__queue_reserve(&mover->queues.drop, count);
     pthread_mutex_unlock(&mover->lock);
     return has;
@@ -167,7 +168,8 @@ static void sleep_for(struct cuda_mover *mover, uint64_t ns)
 static bool has_work(struct cuda_mover *mover)
 {
     pthread_mutex_lock(&mover->lock);
-    bool has = mover->queues.in.first < mover->queues.in.last || mover->queues.out.first < mover->queues.out.last ||
+    bool has = mover->queues.in.first < mover->queues.in.last ||
+               mover->queues.out.first < mover->queues.out.last ||
                mover->queues.drop.first < mover->queues.drop.last;
     pthread_mutex_unlock(&mover->lock);
     return has;
@@ -346,7 +348,8 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
     mover->unit_moves = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->unit_moves);
     mover->units = ebb__cuda_reserve(CUDA_MOST_UNITS * sizeof *mover->units);
     bool is_made = mover->unit_moves && mover->units && ebb__queue_reserve(&mover->queues.in, 1) &&
-                   ebb__queue_reserve(&mover->queues.out, 1) && ebb__queue_reserve(&mover->queues.drop, 1);
+                   ebb__queue_reserve(&mover->queues.out, 1) &&
+                   ebb__queue_reserve(&mover->queues.drop, 1);
     struct cuda_visit visit = ebb__streams_enter(config->streams);
     is_made = is_made && make_resources(mover);
     if (is_made && pthread_create(&mover->thread, NULL, run, mover) == 0)

@@ -153,7 +153,8 @@ static bool next_in(struct cuda_mover *mover, struct cuda_move *move, bool *is_f
     bool found = mover->queues.in.issued < mover->queues.in.last;
     if (found)
         *move = *ebb__queue_at(&mover->queues.in, mover->queues.in.issued);
-    *is_free = found && !ebb__queue_is_before(&mover->queues.out, mover->queues.out.last, move->after) &&
+    *is_free = found &&
+               !ebb__queue_is_before(&mover->queues.out, mover->queues.out.last, move->after) &&
                !ebb__queue_is_before(&mover->queues.drop, mover->queues.drop.last, move->after);
     pthread_mutex_unlock(&mover->lock);
     return found;
@@ -285,8 +286,10 @@ bool ebb__mover_step_arrivals(struct cuda_mover *mover)
 {
     pthread_mutex_lock(&mover->lock);
     bool pending = mover->queues.in.first < mover->queues.in.issued;
-    uint32_t oldest = pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.first)->arrival : 0;
-    uint32_t newest = pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.issued - 1)->arrival : 0;
+    uint32_t oldest =
+        pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.first)->arrival : 0;
+    uint32_t newest =
+        pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.issued - 1)->arrival : 0;
     pthread_mutex_unlock(&mover->lock);
     if (mover->patience.has_given_up &&
         !ebb__arrival_reached(atomic_load(mover->lanes.flag), mover->patience.given_up))
