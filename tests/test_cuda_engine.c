@@ -462,7 +462,7 @@ static void stall_body(void *backing)
 
 static CUresult (*record_event)(CUevent, CUstream);
 static CUstream captured;
-static unsigned recorded, records;
+static _Atomic unsigned recorded, records; /* the mover records, too */
 
 static CUresult note_record(CUevent event, CUstream stream)
 {
