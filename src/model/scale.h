@@ -20,10 +20,10 @@ struct ebb_scale_run {
 
 /* Scales `model` to the new run. The iteration in it need not begin where the model begins.
  *   scaled  out; release with ebb__model_fini(). Persistent blocks keep their sizes, but for those
- *           that live under about the same serial with a size that is scaled. Parts keep theirs. It lacks
- *           the blocks that the new run does not allocate: they are too small to be managed. Those
- *           that only the new run allocates live as the blocks allocated before them. Times are
- *           those of `model` times the ratio.
+ *           whose size is scaled in the new run, under about the same serial. Parts keep theirs.
+ *           It lacks the blocks that the new run does not allocate: they are too small to be
+ *           managed. Those that only the new run allocates live as the blocks allocated before
+ *           them. Times are those of `model` times the ratio.
  * EBB_INFEASIBLE if the sizes do not tell one ratio, or agree with too few allocations. It may be
  * another program, or the iteration is not over. EBB_ERR_MEMORY. O(allocations of the
  * model * count) time and memory. */
