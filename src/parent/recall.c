@@ -107,7 +107,7 @@ static void drop(struct ebb_parent *parent, struct process *process)
 
 /* The profile is one of this program. The repetition that was found is its iteration, or a longer
  * one. Only a longer one than that is a reason to learn again. */
-static void confirm(struct process *process)
+static void confirm(struct ebb_parent *parent, struct process *process)
 {
     ebb__budget_confirm(process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
@@ -122,6 +122,8 @@ static void confirm(struct process *process)
     for (uint32_t i = 0; i < process->learnt.iteration_count; i++)
         if (ebb__model_count_allocs(&process->learnt.iterations[i].model) == period)
             ebb__watch_hold(process->stream.watch);
+    if (process->recall.is_scaled) /* the same plan, and now blocks may be placed */
+        ebb__parent_plan(parent, process, &process->learnt.iterations[0].model, 0);
 }
 
 static bool follows_accesses(const struct ebb_profile *profile)
@@ -228,7 +230,9 @@ static bool try_to_scale(struct ebb_parent *parent, struct process *process)
     bool renamed;
     if (!ebb__batch_scale(process))
         return false;
-    recall->broken = recall->followed = recall->disappointments = 0;
+    recall->followed = recall->disappointments = 0;
+    if (recall->scalings == 1) /* later ones gain no more patience */
+        recall->broken = 0;
     recall->whole_allocs = whole_allocs(&recall->profile);
     recall->most_faults = most_faults(&recall->profile);
     recall->is_named = blocks_are_there(process, &renamed);
@@ -320,7 +324,7 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     /* After several iterations blocks that were not found do not matter. */
     if (good && !ebb__batch_settles(process) && is_found(process) &&
         (find_names(parent, process) || good >= patience)) {
-        confirm(process);
+        confirm(parent, process);
         return;
     }
     bool broken = recall->broken >= patience && recall->followed == 0;
