@@ -178,7 +178,7 @@ def calls_upwards(root):
 ORDER = {
     "src/model": [
         "access_clock derive detect lost operations recurrence serials stages units",
-        "instances landmark parts reblock steps stream",
+        "instances landmark pairing parts reblock steps stream",
         "build slots windows",
         "coarse properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",
@@ -246,7 +246,8 @@ ORDER = {
         "alarm budget lanes observe profile_read trial",
         "memories",
         "cache plans",
-        "gaps recall replan",
+        "batch gaps replan",
+        "recall",
         "leave",
         "gone learn",
         "doors show",

@@ -145,8 +145,10 @@ static void scaling_keeps_marks(void **state)
     for (int i = 0; i < 3; i++)
         iterate(&trace, 1 << 20);
     struct ebb_model model = model_of(&trace, PERIOD, PERIOD), scaled;
-    const uint64_t sizes[] = {2 << 20, 4 << 20, 5, 2 << 20, 4 << 20, 5};
-    assert_int_equal(ebb__model_scale(&model, sizes, 6, &scaled), EBB_OK);
+    const struct ebb_watch_block newest[] = {{1, 2 << 20, true}, {2, 4 << 20, true}, {3, 5, false},
+                                             {4, 2 << 20, true}, {5, 4 << 20, true}, {6, 5, false}};
+    const struct ebb_scale_run run = {.newest = newest, .count = 6};
+    assert_int_equal(ebb__model_scale(&model, &run, &scaled), EBB_OK);
     ebb__model_fini(&model);
     struct ebb_stages stages;
     assert_int_equal(ebb__stages_init(&scaled, &stages, NULL), EBB_OK);

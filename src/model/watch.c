@@ -216,18 +216,22 @@ size_t ebb__watch_live(const struct ebb_watch *watch, struct ebb_watch_block *bl
         if (stream->allocs.items[i].free_event != EBB_NOT_FREED)
             continue;
         if (count < most)
-            blocks[count] = (struct ebb_watch_block){event->block, event->size_bytes};
+            blocks[count] = (struct ebb_watch_block){event->block, event->size_bytes, false};
         count++;
     }
     return count;
 }
 
-size_t ebb__watch_newest_sizes(const struct ebb_watch *watch, uint64_t *sizes, size_t most)
+size_t ebb__watch_newest(const struct ebb_watch *watch, struct ebb_watch_block *blocks, size_t most)
 {
     const struct ebb_stream *stream = &watch->stream;
     size_t all = stream->allocs.count, count = all < most ? all : most;
-    for (size_t i = 0; i < count; i++)
-        sizes[i] = stream->events.items[stream->allocs.items[all - count + i].event].size_bytes;
+    for (size_t i = 0; i < count; i++) {
+        const struct ebb_stream_alloc *alloc = &stream->allocs.items[all - count + i];
+        const struct ebb_event *event = &stream->events.items[alloc->event];
+        blocks[i] = (struct ebb_watch_block){event->block, event->size_bytes,
+                                             alloc->free_event != EBB_NOT_FREED};
+    }
     return count;
 }
 

@@ -128,15 +128,17 @@ struct ebb_watch_forgotten ebb__watch_forgotten(const struct ebb_watch *watch);
 
 struct ebb_watch_block {
     uint64_t serial, size_bytes;
+    bool freed; /* at the newest event */
 };
 
 /* The number of live blocks at the newest event; the first `most` of them, in the order of their
  * allocation, are written to `blocks`. O(events kept). */
 size_t ebb__watch_live(const struct ebb_watch *watch, struct ebb_watch_block *blocks, size_t most);
 
-/* Writes the sizes of the newest allocations, at most `most`, in their order. Returns their
+/* Writes the blocks of the newest allocations, at most `most`, in their order. Returns their
  * number. */
-size_t ebb__watch_newest_sizes(const struct ebb_watch *watch, uint64_t *sizes, size_t most);
+size_t ebb__watch_newest(const struct ebb_watch *watch, struct ebb_watch_block *blocks,
+                         size_t most);
 
 /* True if the block `serial` is live at the newest event; *size_bytes is then its size. */
 bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t *size_bytes);

@@ -45,6 +45,7 @@ void ebb__gone_release(struct process *process)
     ebb__recurrence_destroy(process->stream.recurrence);
     ebb__steps_fini(&process->stream.steps);
     ebb__profile_fini(&process->recall.profile);
+    ebb__model_fini(&process->recall.original.model);
     ebb__profile_fini(&process->learnt);
     free(process->sent.script);
     free(process->sent.script_before);

@@ -128,17 +128,20 @@ struct recall {
     bool renamed;       /* its blocks have other serials in this run */
     bool awaits_blocks; /* its plan follows accesses: it is sent when the blocks are there */
     struct ebb_profile_key key;
-    struct ebb_profile profile; /* while PHASE_RECALLED */
-    uint64_t at_allocs;         /* allocations made before its plans were sent */
-    uint64_t scale_at;          /* allocations made when its sizes are compared next */
-    uint64_t named_at;          /* allocations made when its blocks were looked for last, */
-    uint64_t named_ns;          /* and when that number was new */
-    uint64_t most_faults;       /* of an iteration that goes as planned */
-    uint64_t whole_allocs;      /* so many matched in a row are an iteration; 0: any lap is */
-    unsigned followed;          /* iterations that were replayed */
-    unsigned broken;            /* replays that ended earlier, at most one an iteration */
-    uint64_t broken_at;         /* allocations made when the newest of these ended */
-    unsigned disappointments;   /* of those followed, with too many demand faults */
+    struct ebb_profile profile;            /* while PHASE_RECALLED */
+    uint64_t at_allocs;                    /* allocations made before its plans were sent */
+    struct ebb_profile_iteration original; /* what was scaled; empty if nothing was */
+    unsigned scalings;                     /* how often the profile has been scaled */
+    bool strayed;                          /* a replay has ended since the plans were sent last */
+    uint64_t scale_at;                     /* allocations made when its sizes are compared next */
+    uint64_t named_at;        /* allocations made when its blocks were looked for last, */
+    uint64_t named_ns;        /* and when that number was new */
+    uint64_t most_faults;     /* of an iteration that goes as planned */
+    uint64_t whole_allocs;    /* so many matched in a row are an iteration; 0: any lap is */
+    unsigned followed;        /* iterations that were replayed */
+    unsigned broken;          /* replays that ended earlier, at most one an iteration */
+    uint64_t broken_at;       /* allocations made when the newest of these ended */
+    unsigned disappointments; /* of those followed, with too many demand faults */
 };
 
 struct process {
@@ -374,6 +377,14 @@ bool ebb__names_hold(const struct process *process, const struct ebb_model *mode
  *   count      out: their number */
 bool ebb__names_find(const struct process *process, struct ebb_model *model,
                      struct ebb_renaming **renamings, size_t *count);
+
+/* batch.c: gives the profile the sizes of this run, if it is of another batch, and if it is time.
+ * Returns true if the profile has changed: it then has one iteration. Cheap if it is not time. */
+bool ebb__batch_scale(struct process *process);
+/* True if the profile has been scaled, the replay has strayed, and it may be scaled once more. */
+bool ebb__batch_settles(const struct process *process);
+/* Frees what was kept to scale the profile once more. */
+void ebb__batch_end(struct process *process);
 
 /* recall.c: finds the profile of a process that has said hello. Call before the welcome. */
 void ebb__recall_find(struct ebb_parent *parent, struct process *process, int parent_process_id);

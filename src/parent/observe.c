@@ -29,6 +29,7 @@ static void end_followed(struct process *process, bool by_lap)
 {
     struct stream *stream = &process->stream;
     struct recall *recall = &process->recall;
+    recall->strayed |= !by_lap;
     bool is_whole = recall->whole_allocs ? stream->followed_allocs >= recall->whole_allocs : by_lap;
     if (is_whole) {
         recall->followed++;

@@ -113,6 +113,8 @@ static bool send_plan(struct process *process, const struct ebb_plan_terms *term
     if (ebb__planned_script(planned, &script, NULL) != EBB_OK)
         return false;
     script->first_serial = first_serial;
+    if (process->phase == PHASE_RECALLED && process->recall.is_scaled)
+        script->peak_bytes = UINT64_MAX; /* a guess: what is placed could not be evicted */
     if (script->alloc_count && process->stream.watch && ebb__watch_is_marked(process->stream.watch))
         script->flags |= EBB_SCRIPT_MARKED;
     bool good = ebb__parent_send_script(process, script);

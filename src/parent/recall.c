@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/tuning.h"
-#include "model/scale.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -100,6 +99,7 @@ static void drop(struct ebb_parent *parent, struct process *process)
     ebb__budget_withdraw(process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_DROPPED);
     ebb__profile_fini(&process->recall.profile);
+    ebb__batch_end(process);
     ebb__cache_remove(parent->options.cache, process->recall.key);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
     ebb__parent_trace(process);
@@ -107,12 +107,13 @@ static void drop(struct ebb_parent *parent, struct process *process)
 
 /* The profile is one of this program. The repetition that was found is its iteration, or a longer
  * one. Only a longer one than that is a reason to learn again. */
-static void confirm(struct process *process)
+static void confirm(struct ebb_parent *parent, struct process *process)
 {
     ebb__budget_confirm(process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
     process->learnt = process->recall.profile;
     memset(&process->recall.profile, 0, sizeof process->recall.profile);
+    ebb__batch_end(process);
     process->learnt_anew =
         process->recall.is_other || process->recall.is_scaled || process->recall.renamed;
     ebb__parent_settle(process);
@@ -121,6 +122,8 @@ static void confirm(struct process *process)
     for (uint32_t i = 0; i < process->learnt.iteration_count; i++)
         if (ebb__model_count_allocs(&process->learnt.iterations[i].model) == period)
             ebb__watch_hold(process->stream.watch);
+    if (process->recall.is_scaled) /* the same plan, and now blocks may be placed */
+        ebb__parent_plan(parent, process, &process->learnt.iterations[0].model, 0);
 }
 
 static bool follows_accesses(const struct ebb_profile *profile)
@@ -219,53 +222,19 @@ static bool find_names(struct ebb_parent *parent, struct process *process)
     return true;
 }
 
-/* The newest iteration with the sizes of this run, in the place of all. */
-static bool scale(struct process *process)
-{
-    struct ebb_profile *profile = &process->recall.profile;
-    const struct ebb_profile_iteration *newest = &profile->iterations[profile->iteration_count - 1];
-    const struct ebb_model *model = &newest->model;
-    uint64_t first_serial = newest->first_serial;
-    size_t most = 2 * (size_t)ebb__model_count_allocs(model);
-    uint64_t *sizes = calloc(most + 1, sizeof *sizes);
-    struct ebb_model scaled;
-    if (!sizes)
-        return false;
-    size_t count = ebb__watch_newest_sizes(process->stream.watch, sizes, most);
-    enum ebb_status status = ebb__model_scale(model, sizes, count, &scaled);
-    free(sizes);
-    if (status != EBB_OK)
-        return false;
-    for (uint32_t i = 0; i < profile->iteration_count; i++)
-        ebb__model_fini(&profile->iterations[i].model);
-    profile->iterations[0] =
-        (struct ebb_profile_iteration){.model = scaled, .first_serial = first_serial};
-    profile->iteration_count = 1;
-    return true;
-}
-
-/* Of a run with other arguments, nothing has matched when the first step is over: the batch may be
- * another one. Compares again after each eighth of an iteration. Returns true if the profile has
- * been scaled, and its plan sent. */
+/* The batch may be another one than that of the profile. Returns true if the profile has been
+ * scaled, and its plan sent. */
 static bool try_to_scale(struct ebb_parent *parent, struct process *process)
 {
     struct recall *recall = &process->recall;
-    struct ebb_profile *profile = &recall->profile;
-    const struct ebb_profile_iteration *newest = &profile->iterations[profile->iteration_count - 1];
     bool renamed;
-    if (!recall->is_other || recall->is_scaled || recall->followed || follows_accesses(profile))
+    if (!ebb__batch_scale(process))
         return false;
-    if (!recall->scale_at)
-        recall->scale_at = newest->first_serial + 1;
-    if (process->stream.allocs < recall->scale_at || process->stream.replaying)
-        return false;
-    recall->scale_at = process->stream.allocs + ebb__model_count_allocs(&newest->model) / 8 + 1;
-    if (!scale(process))
-        return false;
-    recall->is_scaled = true;
-    recall->broken = 0;
-    recall->whole_allocs = whole_allocs(profile);
-    recall->most_faults = most_faults(profile);
+    recall->followed = recall->disappointments = 0;
+    if (recall->scalings == 1) /* later ones gain no more patience */
+        recall->broken = 0;
+    recall->whole_allocs = whole_allocs(&recall->profile);
+    recall->most_faults = most_faults(&recall->profile);
     recall->is_named = blocks_are_there(process, &renamed);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
     ebb__budget_withdraw(process); /* the peak is that of this run */
@@ -353,8 +322,9 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
         ebb__budget_withdraw(process); /* its peak was a guess */
     unsigned good = recall->followed - recall->disappointments;
     /* After several iterations blocks that were not found do not matter. */
-    if (good && is_found(process) && (find_names(parent, process) || good >= patience)) {
-        confirm(process);
+    if (good && !ebb__batch_settles(process) && is_found(process) &&
+        (find_names(parent, process) || good >= patience)) {
+        confirm(parent, process);
         return;
     }
     bool broken = recall->broken >= patience && recall->followed == 0;
