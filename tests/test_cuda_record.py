@@ -100,9 +100,10 @@ class Device(unittest.TestCase):
             short = self.slow("32M", backing)
             measured, iterations = short["iteration_ns"]["median"], short["iterations"]
             self.assertGreater(measured, 1.5 * usual, backing)
-            self.assertLess(abs(short["predicted_iteration_ns"] / usual - 1), 0.3, backing)
             work = measured - short["stall_ns"] / iterations
-            self.assertLess(abs(work / usual - 1), 0.5, backing)
+            for without in (short["predicted_iteration_ns"], work):  # beside other tests
+                self.assertGreater(without, 0.5 * usual, backing)
+                self.assertLess(without - usual, 0.7 * (measured - usual), backing)
 
     def test_backings(self):
         """Less than the program needs: the same results, within the budget."""
