@@ -270,4 +270,15 @@ static inline struct ebb_model make_random(uint64_t seed, uint32_t steps, uint64
     return make_model(&maker, now + step_ns);
 }
 
+/* Sizes of a network's blocks: outputs depend on the batch, gradients do not. */
+static inline uint64_t output_of(unsigned layer, unsigned batch)
+{
+    return (uint64_t)(100 + 7 * layer) * batch << 10;
+}
+
+static inline uint64_t gradient_of(unsigned layer)
+{
+    return (uint64_t)(300 + 64 * (layer % 5)) << 10;
+}
+
 #endif

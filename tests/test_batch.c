@@ -13,16 +13,6 @@
 #define KIB ((uint64_t)1 << 10)
 enum { LAYERS = 24, WEIGHTS = 6 };
 
-static uint64_t output_of(unsigned layer, unsigned batch)
-{
-    return (100 + 7 * layer) * batch * KIB;
-}
-
-static uint64_t gradient_of(unsigned layer)
-{
-    return (300 + 64 * (layer % 5)) * KIB;
-}
-
 /* The iteration of the earlier run. */
 static struct ebb_model make_step(unsigned batch)
 {

@@ -36,17 +36,6 @@ static enum ebb_status scale(const struct ebb_model *model, const uint64_t *size
     return scale_living(model, sizes, count, LAYERS, scaled);
 }
 
-/* Outputs depend on the batch, gradients do not. */
-static uint64_t output_of(unsigned layer, unsigned batch)
-{
-    return (100 + 7 * layer) * batch * KIB;
-}
-
-static uint64_t gradient_of(unsigned layer)
-{
-    return (300 + 64 * (layer % 5)) * KIB;
-}
-
 static struct ebb_model make_step(unsigned batch)
 {
     struct maker maker = {0};

@@ -10,8 +10,13 @@
 
 #define CUDA_NO_BLOCK 0u
 #define CUDA_MOST_BLOCKS ((uint32_t)1 << 20) /* limits of storage, which is reserved, not taken */
-#define CUDA_RUN_SIZES 1024u                 /* that free ranges are told apart by, in units */
 #define CUDA_MOST_UNITS ((uint32_t)1 << 20)
+#define CUDA_RUN_SIZES 1024u /* that free ranges are told apart by, in units */
+/* All larger ones count as the last. */
+static inline uint32_t ebb__run_size(uint64_t units)
+{
+    return units < CUDA_RUN_SIZES ? (uint32_t)units : CUDA_RUN_SIZES - 1;
+}
 
 /* Work in one stream up to a place of the launch order. */
 #define CUDA_ALL_STREAMS UINT32_MAX

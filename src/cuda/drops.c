@@ -11,9 +11,7 @@ static bool next(struct cuda_mover *mover, struct cuda_move *move)
     bool found = mover->queues.drop.first < mover->queues.drop.last;
     if (found)
         *move = *ebb__queue_at(&mover->queues.drop, mover->queues.drop.first);
-    if (found)
-        found = !ebb__queue_is_before(&mover->queues.in, mover->queues.in.last, move->after) &&
-                !ebb__queue_is_before(&mover->queues.out, mover->queues.out.last, move->after);
+    found = found && ebb__mover_is_past(mover, move->after, mover->queues.out.last);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }

@@ -13,8 +13,7 @@
 
 static uint32_t size_of(uint64_t bytes)
 {
-    uint64_t units = (bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES;
-    return units < CUDA_RUN_SIZES ? (uint32_t)units : CUDA_RUN_SIZES - 1;
+    return ebb__run_size((bytes + EBB_HUGE_BYTES - 1) / EBB_HUGE_BYTES);
 }
 
 void ebb__ahead_prepare(struct follow_script *known)

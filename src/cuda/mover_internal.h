@@ -126,6 +126,15 @@ static inline bool ebb__queue_is_before(const struct cuda_queue *queue, uint64_t
 {
     return queue->first < last && ebb__queue_at(queue, queue->first)->number <= number;
 }
+/* Is every request up to `number` over, but for *outs* from position `outs` on? Under that lock. */
+static inline bool ebb__mover_is_past(const struct cuda_mover *mover, uint64_t number,
+                                      uint64_t outs)
+{
+    const struct cuda_queues *queues = &mover->queues;
+    return !ebb__queue_is_before(&queues->in, queues->in.last, number) &&
+           !ebb__queue_is_before(&queues->out, outs, number) &&
+           !ebb__queue_is_before(&queues->drop, queues->drop.last, number);
+}
 /* The oldest request of its queue is over. */
 void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
                             const struct cuda_move *move);

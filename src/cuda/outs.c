@@ -114,10 +114,7 @@ static bool next(struct cuda_mover *mover, struct cuda_move *move)
     bool found = mover->queues.out.issued < mover->queues.out.last;
     if (found)
         *move = *ebb__queue_at(&mover->queues.out, mover->queues.out.issued);
-    if (found)
-        found = !ebb__queue_is_before(&mover->queues.in, mover->queues.in.last, move->after) &&
-                !ebb__queue_is_before(&mover->queues.out, mover->queues.out.issued, move->after) &&
-                !ebb__queue_is_before(&mover->queues.drop, mover->queues.drop.last, move->after);
+    found = found && ebb__mover_is_past(mover, move->after, mover->queues.out.issued);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }

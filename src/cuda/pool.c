@@ -48,15 +48,10 @@ static uint32_t filled_from(const struct cuda_bins *bins, uint32_t bin)
     return CUDA_POOL_BINS;
 }
 
-static uint32_t *kept_of(struct cuda_pool *pool, uint32_t count)
-{
-    return &pool->kept[count < CUDA_RUN_SIZES ? count : CUDA_RUN_SIZES - 1];
-}
-
 static void put_cached(struct cuda_pool *pool, uint32_t number)
 {
     struct cuda_run *run = &pool->runs[number];
-    ++*kept_of(pool, run->count);
+    pool->kept[ebb__run_size(run->count)]++;
     run->newer = CUDA_NO_RUN;
     run->older = pool->newest_cached;
     if (run->older)
@@ -69,7 +64,7 @@ static void put_cached(struct cuda_pool *pool, uint32_t number)
 static void take_cached(struct cuda_pool *pool, uint32_t number)
 {
     struct cuda_run *run = &pool->runs[number];
-    --*kept_of(pool, run->count);
+    pool->kept[ebb__run_size(run->count)]--;
     if (run->newer)
         pool->runs[run->newer].older = run->older;
     else

@@ -131,8 +131,8 @@ static uint32_t find_run(struct cuda_room *room, uint64_t most, bool is_spare)
     for (uint32_t i = pool->oldest_cached; i && looks < MOST_CANDIDATES;
          i = pool->runs[i].newer, looks++) {
         const struct cuda_run *run = &pool->runs[i];
-        uint32_t size = run->count < CUDA_RUN_SIZES ? run->count : CUDA_RUN_SIZES - 1;
-        uint64_t needed = room->ahead.needed[size], worth = run->count < most ? run->count : most;
+        uint64_t needed = room->ahead.needed[ebb__run_size(run->count)];
+        uint64_t worth = run->count < most ? run->count : most;
         bool is_over = ebb__passages_are_over(room->streams, &pool->units[run->first].before);
         if (is_spare && (!is_over || needed < LEAST_SPARE))
             continue;
