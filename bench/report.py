@@ -5,8 +5,8 @@
     bench/report.py --write docs/performance.md host.json malloc.json
 
 Reads files that these programs write with -o, in the order given: bench/host.py, bench/first.py,
-bench/frameworks/run.py, bench/darknet.py, bench/malloc_pairs.py, bench/ablate.py and
-bench/validate.py. The key `schema` tells which is which. Only medians and units are computed here. A file without command or
+bench/frameworks/run.py, bench/darknet.py, bench/malloc_pairs.py, bench/ablate.py,
+bench/screen.py and bench/validate.py. The key `schema` tells which is which. Only medians and units are computed here. A file without command or
 date is refused, since nobody could repeat it.
 
 With --write, the tables replace the text in the document between the lines
@@ -292,6 +292,27 @@ def ablate(report):
     return "\n".join(parts) + "\n"
 
 
+def screen(report):
+    """Which rows that act on runs matter, and what could not have been seen."""
+    figures = {"iteration": "planned iteration", "whole": "whole command"}
+    rows = [[f"`{effect['name']}`", f"{report['rows'][effect['name']]['value']:.10g} "
+             f"{report['rows'][effect['name']]['unit']}", effect["value"], effect["program"],
+             figures[effect["figure"]], f"{100 * effect['change']:+.1f} %",
+             f"{100 * effect['limit']:.1f} %"] for effect in report["effects"]]
+    seen = {effect["name"] for effect in report["effects"]}
+    limits = [[what, f"{100 * limit:.1f} %"] for what, limit in report["limits"].items()]
+    failed = sum(1 for run in report["runs"] if run["why_nothing"])
+    return "\n".join([
+        head(report, "Screening of the rows that act on runs"), prose(
+            f"{len(report['runs'])} runs, {failed} of them failed; {len(report['rows'])} rows at half "
+            "and at twice, about a dozen changes a run. A change counts if it exceeds the limit, "
+            f"{report['z']:g} standard errors of its median."), "",
+        table(["row", "value", "changed to", "program", "figure", "change", "limit"], rows), "",
+        prose("The other rows change no figure of these programs by more than its limit:"), "",
+        table(["program, figure", "smallest change that is seen"], limits), "",
+        prose(", ".join(f"`{name}`" for name in report["rows"] if name not in seen) + ".")]) + "\n"
+
+
 def validate(report):
     """The errors of predictions by policy, and each run."""
     def error(value):
@@ -313,7 +334,8 @@ def validate(report):
         table(["PyTorch", "training", "budget", "policy", "s", "run, s", "trace, s"], rows)]) + "\n"
 
 
-KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-validate/1": validate, "ebb.bench-host/1": host, "ebb.bench-first/1": first,
+KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-screen/1": screen,
+         "ebb.bench-validate/1": validate, "ebb.bench-host/1": host, "ebb.bench-first/1": first,
          "ebb.bench-frameworks/1": frameworks,
          "ebb.bench-darknet/1": darknet, "ebb.bench-malloc-pairs/1": malloc_pairs}
 

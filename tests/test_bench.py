@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ sys.dont_write_bytecode = True
 import host  # noqa: E402  pylint: disable=wrong-import-position
 import lost  # noqa: E402  pylint: disable=wrong-import-position
 import planners  # noqa: E402  pylint: disable=wrong-import-position
+import screen  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 MACHINE = {"cpu": "A|B 3000", "cores": 2, "memory_bytes": 24 << 30, "kernel": "6.18.1",
@@ -376,6 +378,13 @@ ABLATE = {"schema": "ebb.bench-ablate/1", **BEGINNING, "rows": [
          "least": 0.8, "most": 1.3, "noise": 0.3}]}]}
 
 
+SCREEN = {"schema": "ebb.bench-screen/1", **BEGINNING, "z": 4.0, "programs": ["cycle"],
+          "rows": {"drain_ns": {"value": 1e7, "unit": "ns"}, "reap_ns": {"value": 1e8, "unit": "ns"}},
+          "limits": {"cycle, whole": 0.03}, "runs": [{"why_nothing": None}, {"why_nothing": "x"}],
+          "effects": [{"name": "drain_ns", "value": "20000000", "program": "cycle",
+                       "figure": "whole", "change": -0.08, "limit": 0.03}]}
+
+
 class Report(unittest.TestCase):
     def report(self, *samples, code=0, document=None):
         """The output of bench/report.py for these reports, each a dictionary or text. With a
@@ -470,6 +479,13 @@ class Report(unittest.TestCase):
         self.assertIn("| `drain_ns` | 10000000 ns | 5000000: iteration -10.00 % (-12.0 to -7.0) in "
                       "cycle; 1 of 1 change | 20000000: none |\n", text)
 
+    def test_screen(self):
+        text = self.report(SCREEN)
+        self.assertIn("| `drain_ns` | 10000000 ns | 20000000 | cycle | whole command | -8.0 % | 3.0 % "
+                      "|\n", text)
+        self.assertIn("2 runs, 1 of them failed; 2 rows", text)
+        self.assertIn("\n`reap_ns`.\n", text)
+
     def test_several_files_in_their_order(self):
         text = self.report(MALLOC, made_up_host(), DARKNET)
         at = [text.index(title) for title in ("## What an allocation", "## resnet50", "## Darknet")]
@@ -529,6 +545,53 @@ def planned_row(policy, budget, iteration_ns, peak_mib, feasible=True, stall_ns=
     return {"policy": policy, "budget": budget, "feasible": feasible, "stall_ns": stall_ns,
             "iteration_ns": iteration_ns, "peak_bytes": peak_mib * MIB,
             "lower_bound_bytes": 100 * MIB, "gap": 0.5}
+
+
+class Screen(unittest.TestCase):
+    """bench/screen.py: how changes are dealt to runs, and planted effects among noise."""
+    OPTIONS = [(f"row_{row}", value) for row in range(90) for value in ("50000", "2e+05")]
+
+    def test_deal(self):
+        runs = screen.deal(self.OPTIONS, random.Random(3))
+        self.assertEqual([], runs[0])
+        self.assertEqual(sorted(self.OPTIONS), sorted(sum(runs, [])))
+        for run in runs:
+            self.assertEqual(len(run), len({name for name, _ in run}))
+            self.assertLessEqual(len(" ".join(f"{name}={float(value):.0f}" for name, value in run)),
+                                 screen.ROOM)
+
+    def made(self, effects, noise=0.03, rounds=14):
+        """Runs of one program. Rounds drift, and one run in fifty is disturbed."""
+        generator, runs = random.Random(5), []
+        for number in range(rounds):
+            for group in screen.deal(self.OPTIONS, generator):
+                factor = 2 if generator.random() < 0.02 else 1 + generator.gauss(0, noise)
+                for option in group:
+                    factor *= effects.get(option, 1)
+                figure = int(1e9 * factor * (1 + 0.05 * number))
+                runs.append({"round": number, "program": "p", "options": group, "why_nothing": None,
+                             "figures": {"iteration": figure, "whole": 10 * figure}})
+        report = {"programs": ["p"], "runs": runs}
+        screen.analyse_all(report, self.OPTIONS)
+        return {(effect["name"], effect["value"], effect["figure"]): effect["change"]
+                for effect in report["effects"]}, report["limits"]
+
+    def test_planted_effects(self):
+        found, limits = self.made({("row_7", "50000"): 1.4, ("row_8", "2e+05"): 0.85})
+        self.assertEqual({(name, value, figure) for figure in screen.FIGURES for name, value in
+                          (("row_7", "50000"), ("row_8", "2e+05"))}, set(found))
+        self.assertAlmostEqual(0.4, found["row_7", "50000", "whole"], delta=0.08)
+        self.assertAlmostEqual(-0.15, found["row_8", "2e+05", "iteration"], delta=0.05)
+        self.assertTrue(all(0 < limit < 0.1 for limit in limits.values()), limits)
+
+    def test_no_effects(self):
+        self.assertEqual({}, self.made({})[0])
+
+    def test_runs_that_failed_are_no_figures(self):
+        report = {"programs": ["p"], "runs": [
+            {"round": 0, "program": "p", "options": [], "figures": None, "why_nothing": "x"}]}
+        screen.analyse_all(report, self.OPTIONS)
+        self.assertEqual(([], {}), (report["effects"], report["limits"]))
 
 
 class Planners(unittest.TestCase):
