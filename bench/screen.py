@@ -34,9 +34,9 @@ import tempfile
 import ablate
 from paired import SOURCE, provenance
 
-ITERATIONS = "20"  # a whole run is then half learning, half plan
-ROOM = 399  # bytes of `name=value` that a welcome message holds
-Z = 4.0  # with 150 options and 8 figures, chance exceeds it once in 13 screenings
+ITERATIONS = "20"  # About half of a run is learning.
+ROOM = 399  # Bytes of `name=value` that a welcome message holds.
+Z = 4.0  # Chance exceeds it once in 13 screenings of 150 options and 8 figures.
 FIGURES = ("iteration", "whole")
 LIMIT_S = 120
 
