@@ -116,6 +116,35 @@ static void zero_stall(void **state)
     assert_true(saved * 3 > cases);
 }
 
+/* Lanes that share their bandwidth: `ebb` needs no more than policies that only rank gaps, but for
+ * the step of the bisection. */
+static void zero_stall_of_shared_lanes(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"appobmem:strong", "autoswap:strong"};
+    for (uint64_t seed = 4; seed <= 16; seed += 4) {
+        struct ebb_model model = make_random(seed, 400, 4 * EBB_MIB, 300000 << seed % 4);
+        struct ebb_machine machine = machine_of(8, 6, false);
+        struct ebb_plan_request request = {
+            .model = &model, .machine = &machine, .page_bytes = 1, .effort_steps = 50000000};
+        struct ebb_plan ours, plan;
+        assert_int_equal(ebb__plan_zero_stall(policy_named("ebb"), &request, &ours, NULL), EBB_OK);
+        assert_holds(&request, &ours);
+        assert_int_equal(ours.stall_ns, 0);
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+            assert_int_equal(ebb__plan_zero_stall(policy_named(others[i]), &request, &plan, NULL),
+                             EBB_OK);
+            if (ours.budget_bytes > plan.budget_bytes + plan.budget_bytes / 1000)
+                fail_msg("seed %llu: %llu bytes, %s needs %llu", (unsigned long long)seed,
+                         (unsigned long long)ours.budget_bytes, others[i],
+                         (unsigned long long)plan.budget_bytes);
+            ebb__plan_fini(&plan);
+        }
+        ebb__plan_fini(&ours);
+        ebb__model_fini(&model);
+    }
+}
+
 /* The lowest peak of all subsets of the candidates without a stall. Fetches start as late as
  * possible. */
 static uint64_t brute_force(const struct ebb_plan_request *request)
@@ -751,6 +780,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_models),
         cmocka_unit_test(zero_stall),
+        cmocka_unit_test(zero_stall_of_shared_lanes),
         cmocka_unit_test(no_stall_against_brute_force),
         cmocka_unit_test(scores_by_hand),
         cmocka_unit_test(short_gaps_score_below_zero),

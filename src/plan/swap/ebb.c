@@ -13,7 +13,8 @@
  * absences that are not needed are dropped, since every copy costs the program at least processor
  * time. All of this first uses absences that begin and end with clock events. If these do not keep
  * the budget, or stall, other absences are used, too. For the smallest budget without a stall: (1)
- * without a margin; the target is the reached peak.
+ * without a margin; the target is the reached peak. If lanes share their bandwidth, budgets below
+ * are bisected by the whole search.
  * Complexity: O(taken * (gaps + cells)) a greedy run, O(cells + taken) a move of the annealing.
  * Fails: nothing is proved; src/lab/bound computes how far from the best a plan may be.
  * Source: greedy and measure after docs/papers.md, AutoSwap; the rest is ours. */
@@ -141,5 +142,9 @@ enum ebb_status ebb__swap_ebb_zero_stall(const struct ebb_plan_request *request,
     if (!status)
         status = ebb__swap_finish(swap, plan, error);
     ebb__choice_fini(&search);
+    /* Lanes that share their bandwidth: (1) counts on a share of it all the time. A search within
+     * budgets is judged by the simulator, and so often finds less. */
+    if (!status && !request->machine->duplex && plan->stall_ns == 0)
+        status = ebb__plan_search_zero_stall(ebb__swap_ebb, request, plan, error);
     return status;
 }

@@ -3,6 +3,8 @@
  * still fits is searched. The result stalls less, and the step is repeated. */
 #include "plan/swap/choice.h"
 
+#include "base/tuning.h"
+
 #define STRETCHES_MAX 64
 
 static enum ebb_status judge_early(struct search *search)
@@ -32,6 +34,27 @@ static enum ebb_status judge_all(struct search *search, bool *better)
     return EBB_OK;
 }
 
+/* Lanes that share their bandwidth: a choice below the budget may leave them the time that it
+ * needs more. Judges the ranked choices at lower limits whose schedule fits. */
+static enum ebb_status judge_lower(struct search *search, enum ebb_swap_rank rank)
+{
+    struct ebb_swap *swap = &search->swap;
+    uint64_t budget = swap->request->budget_bytes, least = swap->smallest_feasible_bytes;
+    uint32_t sweeps = (uint32_t)ebb__tuning()->plan_sweeps;
+    for (uint32_t step = 1; step < sweeps && budget > least; step++) {
+        if (ebb__choice_is_over(search) || ebb__choice_is_free_of_stalls(search))
+            break;
+        ebb__swap_select_ranked(swap, budget - (budget - least) / sweeps * step, rank);
+        if (ebb__swap_schedule(swap, 0) > budget)
+            continue;
+        ebb__swap_trigger_late(swap);
+        enum ebb_status status = ebb__choice_judge(search, NULL);
+        if (status)
+            return status;
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb__choice_sweeps(struct search *search)
 {
     static const enum ebb_swap_order orders[] = {EBB_SWAP_FIRST_IN, EBB_SWAP_LATEST_NEED,
@@ -49,6 +72,8 @@ enum ebb_status ebb__choice_sweeps(struct search *search)
         ebb__swap_schedule(&search->swap, 0);
         ebb__swap_trigger_late(&search->swap);
         enum ebb_status status = judge_all(search, &better);
+        if (!status && ebb__choice_scales(&search->swap) > 1)
+            status = judge_lower(search, (enum ebb_swap_rank)rank);
         if (status)
             return status;
     }
