@@ -192,7 +192,7 @@ ORDER = {
     ],
     "src/plan": [
         "place/huge_round place/resident pool/fit pool/order pool/search pool/sections "
-        "effort request/compile swap/measure swap/outcome swap/schedule "
+        "bisect effort request/compile swap/measure swap/outcome swap/schedule "
         "swap/sweep tiers within",
         "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/ranked "
         "swap/swap",

@@ -667,6 +667,39 @@ static void belady_fetches_less(void **state)
     assert_true(compared > 60 && belady_bytes * 10 < lru_bytes * 9);
 }
 
+/* One stretch without clock events, and blocks that are used repeatedly in it: a reaction may evict
+ * them in between, a plan may not. */
+static void reactions_within_a_stretch(void **state)
+{
+    (void)state;
+    static const char *const reactive[] = {"lru", "belady", "appobmem:strong", "capuchin"};
+    struct maker maker = {0};
+    uint32_t blocks[20], brief = make_block(&maker, 4 * EBB_MIB);
+    uint64_t now_ns = 0;
+    uint32_t moved = 0;
+    for (int i = 0; i < 20; i++)
+        blocks[i] = make_persistent(&maker, 4 * EBB_MIB);
+    make_event(&maker, now_ns, EBB_EVENT_ALLOC, brief, 0);
+    for (int use = 0; use < 100; use++)
+        make_event(&maker, now_ns += 10000000, EBB_EVENT_ACCESS, blocks[use % 20],
+                   EBB_ACCESS_WRITE);
+    make_event(&maker, now_ns += 10000000, EBB_EVENT_FREE, brief, 0);
+    struct ebb_model model = make_model(&maker, now_ns + 10000000);
+    struct ebb_machine machine = machine_of(2, 2, true);
+    struct ebb_plan_request request = {.model = &model, .machine = &machine, .page_bytes = 1};
+    for (uint64_t percent = 60; percent < 100; percent += 10)
+        for (size_t i = 0; i < sizeof reactive / sizeof reactive[0]; i++) {
+            request.budget_bytes = model.peak_bytes * percent / 100;
+            struct ebb_plan plan = make(reactive[i], &request);
+            assert_holds(&request, &plan);
+            for (uint32_t a = 0; a < plan.absence_count; a++)
+                moved += plan.absences[a].to_tick > plan.absences[a].from_tick;
+            ebb__plan_fini(&plan);
+        }
+    assert_true(moved > 0);
+    ebb__model_fini(&model);
+}
+
 /* Each strong variant, and each engine with passive swap, is feasible wherever `lru` is. */
 static void passive_never_fails(void **state)
 {
@@ -791,6 +824,7 @@ int main(void)
         cmocka_unit_test(lru_by_hand),
         cmocka_unit_test(lru_the_naive_way),
         cmocka_unit_test(belady_fetches_less),
+        cmocka_unit_test(reactions_within_a_stretch),
         cmocka_unit_test(passive_never_fails),
         cmocka_unit_test(reactive_becomes_steady),
         cmocka_unit_test(vdnn_takes_feature_maps),

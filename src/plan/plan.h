@@ -192,6 +192,11 @@ EBB_NODISCARD enum ebb_status ebb__plan_zero_stall(const struct ebb_policy *poli
                                                    const struct ebb_plan_request *request,
                                                    struct ebb_plan *plan, struct ebb_error *error);
 
+/* Makes a plan by `make`, with the given name, and charges the machine's costs of its transfers. */
+EBB_NODISCARD enum ebb_status ebb__plan_by(const char *name, bool reactive, ebb_planner make,
+                                           const struct ebb_plan_request *request,
+                                           struct ebb_plan *plan, struct ebb_error *error);
+
 /* Bisects budgets below plan->budget_bytes, at which *plan, made by `make`, has no stall. Replaces
  * *plan by each better one. Planners are heuristic: a smaller budget may happen to work although a
  * larger one does not. The result is a budget that works, next to one that does not. */
