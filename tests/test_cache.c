@@ -291,7 +291,7 @@ static void lies_are_seen(void **state)
 {
     (void)state;
     struct ebb_profile_key key = {.words = {1, 2}};
-    for (unsigned lie = 0; lie < 17; lie++) {
+    for (unsigned lie = 0; lie < 20; lie++) {
         struct ebb_profile profile = {.machine = {"host", {0.5, 1000}, {0.5, 1000}, true}}, read;
         struct ebb_model made = make_training(4, (uint64_t)8 << 20, 1000000, 3);
         ebb__profile_add(&profile, &made, 1);
@@ -348,6 +348,15 @@ static void lies_are_seen(void **state)
             break;
         case 16:
             model->blocks[0].free_tick = 0;
+            break;
+        case 17:
+            profile.machine.costs.huge_page_ns = -1;
+            break;
+        case 18:
+            profile.machine.costs.ns_per_byte = (double)NAN;
+            break;
+        case 19:
+            model->accesses[0].access = EBB_ACCESS_WRITE + 1;
             break;
         default:
             break;

@@ -15,6 +15,7 @@
 _Static_assert(sizeof(struct ebb_model_event) == 8, "a new member belongs into the profile");
 _Static_assert(sizeof(struct ebb_model_block) == 56, "a new member belongs into the profile");
 _Static_assert(sizeof(struct ebb_model_access) == 8, "a new member belongs into the profile");
+_Static_assert(sizeof(struct ebb_machine) == 104, "a new member belongs into the profile");
 
 uint64_t ebb__profile_store_id(const char *directory)
 {
@@ -66,11 +67,23 @@ static uint8_t *put64(uint8_t *out, uint64_t value)
     return out + 8;
 }
 
-static uint8_t *put_lane(uint8_t *out, const struct ebb_lane *lane)
+static uint8_t *put_double(uint8_t *out, double value)
 {
     uint64_t bits;
-    memcpy(&bits, &lane->ns_per_byte, sizeof bits);
-    return put64(put64(out, bits), lane->fixed_ns);
+    memcpy(&bits, &value, sizeof bits);
+    return put64(out, bits);
+}
+
+static uint8_t *put_machine(uint8_t *out, const struct ebb_machine *machine)
+{
+    const struct ebb_transfer_costs *costs = &machine->costs;
+    memset(out, 0, sizeof machine->name);
+    memcpy(out, machine->name, strnlen(machine->name, sizeof machine->name - 1));
+    out += sizeof machine->name;
+    out = put64(put_double(out, machine->out.ns_per_byte), machine->out.fixed_ns);
+    out = put64(put_double(out, machine->in.ns_per_byte), machine->in.fixed_ns);
+    out = put_double(put_double(out, costs->huge_page_ns), costs->small_page_ns);
+    return put64(put_double(out, costs->ns_per_byte), costs->fixed_ns);
 }
 
 static uint64_t iteration_bytes(const struct ebb_model *model)
@@ -109,7 +122,8 @@ static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *
         const struct ebb_model_block *block = &model->blocks[i];
         for (uint32_t k = 0; k < block->access_count; k++) {
             const struct ebb_model_access *access = &model->accesses[block->first_access + k];
-            out = put8(put32(out, access->tick), access->access);
+            out = put32(out, access->tick);
+            out = put8(out, (uint8_t)(access->access | (access->held ? EBB_PROFILE_HELD : 0)));
         }
     }
     out = put32(out, model->mark_count);
@@ -121,7 +135,7 @@ static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *
 enum ebb_status ebb__profile_encode(const struct ebb_profile *profile, struct ebb_profile_key key,
                                     uint8_t **bytes, size_t *size)
 {
-    uint64_t body_bytes = 3 * 8 + sizeof profile->machine.name + 4 * 8 + 1 + 4;
+    uint64_t body_bytes = 3 * 8 + sizeof profile->machine.name + 8 * 8 + 1 + 4;
     for (uint32_t i = 0; i < profile->iteration_count; i++)
         body_bytes += iteration_bytes(&profile->iterations[i].model);
     size_t packed_capacity = ZSTD_compressBound((size_t)body_bytes);
@@ -134,11 +148,7 @@ enum ebb_status ebb__profile_encode(const struct ebb_profile *profile, struct eb
     }
     uint8_t *out = put64(body, profile->unmanaged_peak_bytes);
     out = put64(put64(out, profile->small_bytes), profile->store_id);
-    memset(out, 0, sizeof profile->machine.name);
-    memcpy(out, profile->machine.name,
-           strnlen(profile->machine.name, sizeof profile->machine.name - 1));
-    out = put_lane(out + sizeof profile->machine.name, &profile->machine.out);
-    out = put8(put_lane(out, &profile->machine.in),
+    out = put8(put_machine(out, &profile->machine),
                (uint8_t)(profile->machine.duplex | profile->compressed << 1));
     out = put32(out, profile->iteration_count);
     for (uint32_t i = 0; i < profile->iteration_count; i++)

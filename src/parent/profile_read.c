@@ -48,13 +48,35 @@ static uint8_t take8(struct cursor *cursor)
     return *take(cursor, 1);
 }
 
-static bool take_lane(struct cursor *cursor, struct ebb_lane *lane)
+static double take_double(struct cursor *cursor)
 {
     uint64_t bits = take64(cursor);
-    memcpy(&lane->ns_per_byte, &bits, sizeof bits);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static bool take_lane(struct cursor *cursor, struct ebb_lane *lane)
+{
+    lane->ns_per_byte = take_double(cursor);
     lane->fixed_ns = take64(cursor);
     return isfinite(lane->ns_per_byte) && lane->ns_per_byte > 0 && lane->ns_per_byte < 1e6 &&
            lane->fixed_ns <= MOST_FIXED_NS;
+}
+
+static bool is_cost(double ns)
+{
+    return isfinite(ns) && ns >= 0 && ns <= (double)MOST_FIXED_NS;
+}
+
+static bool take_costs(struct cursor *cursor, struct ebb_transfer_costs *costs)
+{
+    costs->huge_page_ns = take_double(cursor);
+    costs->small_page_ns = take_double(cursor);
+    costs->ns_per_byte = take_double(cursor);
+    costs->fixed_ns = take64(cursor);
+    return is_cost(costs->huge_page_ns) && is_cost(costs->small_page_ns) &&
+           is_cost(costs->ns_per_byte) && costs->fixed_ns <= MOST_FIXED_NS;
 }
 
 static bool is_of_persistent(const struct ebb_model *model, const struct ebb_model_event *event)
@@ -212,7 +234,9 @@ static const char *take_accesses(struct cursor *cursor, struct ebb_model *model)
         return "no memory for it";
     for (uint32_t i = 0; i < model->access_count; i++) {
         model->accesses[i].tick = take32(cursor);
-        model->accesses[i].access = take8(cursor);
+        uint8_t access = take8(cursor);
+        model->accesses[i].held = access & EBB_PROFILE_HELD;
+        model->accesses[i].access = access & (uint8_t)~EBB_PROFILE_HELD;
         if (model->accesses[i].access > EBB_ACCESS_WRITE)
             return "a use of no known kind";
     }
@@ -283,6 +307,7 @@ enum ebb_status ebb__profile_decode_body(const uint8_t *bytes, size_t size, cons
     memcpy(read.machine.name, take(&cursor, sizeof read.machine.name), sizeof read.machine.name);
     bool lanes = take_lane(&cursor, &read.machine.out);
     lanes &= take_lane(&cursor, &read.machine.in);
+    lanes &= take_costs(&cursor, &read.machine.costs);
     uint8_t flags = take8(&cursor);
     uint32_t count = take32(&cursor);
     read.machine.duplex = flags & 1;
