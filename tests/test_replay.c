@@ -163,6 +163,20 @@ static struct written iteration(uint32_t flags)
     return written;
 }
 
+/* As above, with a second persistent block of the size of the first allocation. */
+static struct written with_gradient(uint32_t flags, uint64_t serial)
+{
+    struct written plain = iteration(flags), written = {.head = {.flags = flags}};
+    add_block(&written, 1, bytes_of[WEIGHT]);
+    add_block(&written, serial, bytes_of[FIRST]);
+    for (uint32_t i = FIRST; i <= THIRD; i++)
+        add_block(&written, 0, bytes_of[i]);
+    for (uint32_t i = 0; i < plain.head.clock_count; i++)
+        add_event(&written, (enum ebb_event_kind)plain.events[i].kind, plain.events[i].block + 1);
+    finish(&written);
+    return written;
+}
+
 /* The weights are used in turn, and nothing is allocated. */
 static struct written accesses(uint32_t weights)
 {
@@ -352,6 +366,42 @@ static void a_weight_gets_another_name(void **state)
     assert_int_equal(stage.replay.scripts[0].live[WEIGHT],
                      ebb__block_index(&stage.lanes.table, anew));
     stop(&stage);
+}
+
+/* A new gradient takes the place of a block that later iterations free, and stays. Its name counts
+ * more than that place, whether it is known before or comes later. */
+static void a_name_counts_more_than_a_place(void **state)
+{
+    (void)state;
+    enum { GRADIENT = 1, FREED = 2, SERIAL = 5, OTHER = 1000 };
+    for (unsigned kind = 0; kind < 4; kind++) {
+        bool known = kind % 2;
+        struct stage stage;
+        start(&stage);
+        struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+        stage.written = with_gradient(kind / 2 ? EBB_SCRIPT_UNORDERED : 0, known ? SERIAL : OTHER);
+        set_script(&stage, &stage.written);
+        lap(&stage, weight, false);
+        struct block *gradient = alloc(&stage, bytes_of[FIRST]);
+        assert_int_equal(gradient->serial, SERIAL);
+        assert_int_equal(gradient->script_block, known ? GRADIENT : FREED);
+        struct block *second = alloc(&stage, bytes_of[SECOND]);
+        struct block *third = alloc(&stage, bytes_of[THIRD]);
+        drop(&stage, third);
+        drop(&stage, second);
+        const struct ebb_renaming right = {OTHER, SERIAL};
+        lanes_unlock(&stage.lanes);
+        ebb__replay_rename(&stage.replay, &right, 1);
+        lanes_lock(&stage.lanes);
+        for (unsigned i = 0; i < 3; i++) {
+            assert_int_equal(gradient->script_block, GRADIENT);
+            assert_int_equal(stage.replay.scripts[0].live[GRADIENT],
+                             ebb__block_index(&stage.lanes.table, gradient));
+            lap(&stage, weight, false);
+        }
+        assert_int_equal(count(&stage.lanes.ground.core.counters->mismatches), 0);
+        stop(&stage);
+    }
 }
 
 /* Names may be given in any order, and twice. Of a name that is twice there, sizes decide. */
@@ -747,6 +797,7 @@ int main(void)
         cmocka_unit_test(what_hangs_on_a_position_is_done_there),
         cmocka_unit_test(another_allocation_ends_the_match_for_a_while),
         cmocka_unit_test(a_weight_gets_another_name),
+        cmocka_unit_test(a_name_counts_more_than_a_place),
         cmocka_unit_test(names_are_found_after_changes),
         cmocka_unit_test(unknown_blocks_go_by_their_age),
         cmocka_unit_test(frees_are_hints),

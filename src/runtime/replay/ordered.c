@@ -72,7 +72,8 @@ static void name_blocks(struct replay *replay, struct prepared_script *current, 
         if (event->kind == EBB_EVENT_ALLOC) {
             const struct history *past = &replay->history[(replay->allocations - 1 - i) % HISTORY];
             struct block *block = &replay->table->blocks[past->block];
-            if (ebb__block_is_live(block) && block->serial == past->serial)
+            if (ebb__block_is_live(block) && block->serial == past->serial &&
+                block->script_block == EBB_SCRIPT_NONE) /* else it has a name */
                 ebb__clock_bind(replay, current, block, event->block);
             i++;
         }
@@ -119,7 +120,7 @@ bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct 
     if (kind == EBB_EVENT_ACCESS && block->script_block != event->block)
         return false;
     if (kind == EBB_EVENT_ALLOC)
-        ebb__clock_bind(replay, current, block, event->block);
+        ebb__clock_bind(replay, current, block, ebb__names_or_place(current, block, event->block));
     ebb__clock_pass(replay);
     due->count++;
     return true;

@@ -129,6 +129,10 @@ void ebb__replay_forget_scripts(struct replay *replay);
 void ebb__replay_rename(struct replay *replay, const struct ebb_renaming *renamings, size_t count);
 /* Binds the live blocks that the script names and that are not bound. */
 void ebb__names_bind(struct replay *replay, struct prepared_script *current);
+/* The persistent block of the script that the new `block` is by its name, else `place`, the one
+ * that is allocated at this position. */
+uint32_t ebb__names_or_place(const struct prepared_script *current, const struct block *block,
+                             uint32_t place);
 /* clock.c */
 /* Positions passed in one step: `count` of them from `first` on, in `current`. The blocks due there
  * must be awaited. */

@@ -152,7 +152,8 @@ static bool match_one(struct replay *replay, enum ebb_event_kind kind, struct bl
             unordered->confirmed = false;
             return false;
         }
-        ebb__clock_bind(replay, current, block, ebb__script_events(script)[*position].block);
+        uint32_t place = ebb__script_events(script)[*position].block;
+        ebb__clock_bind(replay, current, block, ebb__names_or_place(current, block, place));
     }
     take(replay, current, *position);
     return true;
@@ -208,12 +209,14 @@ static void begin(struct replay *replay, struct prepared_script *prepared, uint3
         if (position == EBB_SCRIPT_NONE)
             continue;
         mark_passed(prepared, position);
-        if (ebb__block_is_live(block) && block->serial == one->serial)
+        if (ebb__block_is_live(block) && block->serial == one->serial &&
+            block->script_block == EBB_SCRIPT_NONE) /* else it has a name */
             ebb__clock_bind(replay, prepared, block, events[position].block);
     }
     clear(prepared);
     struct block *newest = &replay->table->blocks[past(replay, 0)->block];
-    ebb__clock_bind(replay, prepared, newest, events[0].block);
+    if (newest->script_block == EBB_SCRIPT_NONE)
+        ebb__clock_bind(replay, prepared, newest, events[0].block);
     mark_passed(prepared, 0);
 }
 
