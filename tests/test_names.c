@@ -133,10 +133,38 @@ static void what_lacks_much_is_another_program(void **state)
     }
 }
 
+/* The last state is made after most were found. */
+static void what_comes_later_is_found(void **state)
+{
+    (void)state;
+    struct process process = {0};
+    uint64_t sizes[] = {100 * KIB, 4000 * KIB, 200 * KIB};
+    struct ebb_model model = model_of(sizes, 3);
+    assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
+    allocate(&process, 7, 100 * KIB);
+    allocate(&process, 8, 4000 * KIB);
+    assert_true(ebb__names_lack(&process, &model));
+    assert_true(ebb__names_find(&process, &model, NULL, NULL));
+    assert_true(ebb__names_hold(&process, &model));
+    assert_true(ebb__names_lack(&process, &model));
+    allocate(&process, 9, 200 * KIB);
+    struct ebb_renaming *renamings;
+    size_t count;
+    assert_true(ebb__names_find(&process, &model, &renamings, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(renamings[0].to, 9);
+    assert_int_equal(model.blocks[2].serial, 9);
+    assert_false(ebb__names_lack(&process, &model));
+    free(renamings);
+    ebb__watch_destroy(process.stream.watch);
+    ebb__model_fini(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_names_hold),
+        cmocka_unit_test(what_comes_later_is_found),
         cmocka_unit_test(others_come_between),
         cmocka_unit_test(parts_share_a_name),
         cmocka_unit_test(what_lacks_much_is_another_program),

@@ -101,6 +101,7 @@ struct learning {
     size_t judged_at;         /* iterations known when what is between them was judged last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     uint64_t names_ns;     /* do not look for the names of lasting blocks before */
+    uint64_t names_allocs; /* until so many allocations were made, names that hold may lack some */
     bool unproven;         /* the planned iteration has not been whole twice in a row */
     bool slight;           /* the planned iteration touches little of the memory */
     bool exactly;          /* each use is observed: without that, no plan fits */
@@ -371,12 +372,18 @@ bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *othe
  * twentieth of their bytes. The runtime ignores blocks of other sizes. If these are many, the plan
  * is useless. */
 bool ebb__names_hold(const struct process *process, const struct ebb_model *model);
+/* True if some of them are not. */
+bool ebb__names_lack(const struct process *process, const struct ebb_model *model);
 /* Names the persistent blocks of the model as this process does, by order and size. Returns false,
- * and changes nothing, if more than a twentieth of their bytes is not found.
+ * and changes nothing, if more than a twentieth of their bytes is not found, or more than its names
+ * have now.
  *   renamings  out, or NULL: the names that have changed, ordered by `from`; the caller frees it
  *   count      out: their number */
 bool ebb__names_find(const struct process *process, struct ebb_model *model,
                      struct ebb_renaming **renamings, size_t *count);
+
+/* They have just been found: some may come yet, within two iterations. */
+void ebb__names_changed(struct process *process, const struct ebb_model *model);
 
 /* batch.c: gives the profile the sizes of this run, if it is of another batch, and if it is time.
  * Returns true if the profile has changed: it then has one iteration. Cheap if it is not time. */

@@ -216,7 +216,8 @@ static void believe_another(struct ebb_parent *parent, struct process *process)
 
 /* A program may make its model anew: each fold of a validation does. The weights are then other
  * blocks of the same sizes, and all scripts get their names. Optimizers make their blocks at the
- * end of a step, so the names are looked for until all are there. */
+ * end of a step, so the names are looked for until all are there. The last few may be made after
+ * most were found. */
 static void follow_names(struct process *process)
 {
     struct ebb_profile *learnt = &process->learnt;
@@ -227,8 +228,13 @@ static void follow_names(struct process *process)
     struct ebb_model *model = &learnt->iterations[learnt->iteration_count - 1].model;
     struct ebb_renaming *renamings;
     size_t count;
-    if (!ebb__names_hold(process, model) && ebb__names_find(process, model, &renamings, &count)) {
+    bool hold = ebb__names_hold(process, model);
+    bool looks = !hold || (process->stream.allocs < process->learning.names_allocs &&
+                           ebb__names_lack(process, model));
+    if (looks && ebb__names_find(process, model, &renamings, &count)) {
         ebb__parent_send_names(process, renamings, count);
+        if (!hold)
+            ebb__names_changed(process, model);
         free(renamings);
     }
     /* Long lists take long to compare: a small part of the time is spent on that. */

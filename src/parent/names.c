@@ -128,20 +128,36 @@ static size_t place_of(const struct lists *lists, uint64_t serial)
     return found ? (size_t)(found - lists->of_model) : lists->model_count;
 }
 
-bool ebb__names_hold(const struct process *process, const struct ebb_model *model)
+/* Bytes of the persistent blocks that are not in this process under the model's names. *named: of
+ * all of them. */
+static uint64_t wrong_bytes(const struct process *process, const struct ebb_model *model,
+                            uint64_t *named)
 {
-    uint64_t named = 0, wrong = 0;
+    uint64_t wrong = 0;
+    *named = 0;
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         uint64_t size_bytes = 0;
         if (block->alloc_tick != EBB_TICK_NONE)
             continue;
-        named += block->size_bytes;
+        *named += block->size_bytes;
         if (!ebb__watch_is_live(process->stream.watch, block->serial, &size_bytes) ||
             size_bytes != whole_bytes(block))
             wrong += block->size_bytes;
     }
+    return wrong;
+}
+
+bool ebb__names_hold(const struct process *process, const struct ebb_model *model)
+{
+    uint64_t named, wrong = wrong_bytes(process, model, &named);
     return wrong * 20 <= named;
+}
+
+bool ebb__names_lack(const struct process *process, const struct ebb_model *model)
+{
+    uint64_t named;
+    return wrong_bytes(process, model, &named) > 0;
 }
 
 /* The serial of the model's block at `place` in this process. If it was not found it is one that no
@@ -173,19 +189,28 @@ static size_t rename_blocks(const struct lists *lists, struct ebb_model *model,
     return count;
 }
 
+void ebb__names_changed(struct process *process, const struct ebb_model *model)
+{
+    process->learning.names_allocs =
+        process->stream.allocs + 2 * (uint64_t)ebb__model_count_allocs(model);
+}
+
 bool ebb__names_find(const struct process *process, struct ebb_model *model,
                      struct ebb_renaming **renamings, size_t *count)
 {
     struct lists lists;
     bool good = list(process, model, &lists);
-    uint64_t named = 0, found = 0;
+    uint64_t named = 0, found = 0, right = 0, size_bytes;
     if (good) {
         match(&lists);
         for (size_t i = 0; i < lists.model_count; i++) {
             named += lists.of_model[i].size_bytes;
             found += lists.found[i] != UINT32_MAX ? lists.of_model[i].size_bytes : 0;
+            if (ebb__watch_is_live(process->stream.watch, lists.of_model[i].serial, &size_bytes) &&
+                size_bytes == lists.of_model[i].size_bytes)
+                right += size_bytes;
         }
-        good = (named - found) * 20 <= named;
+        good = (named - found) * 20 <= named && found >= right;
     }
     struct ebb_renaming *made = NULL;
     if (good && renamings) {

@@ -4,10 +4,10 @@
  * are sent before the program's first allocation. The runtime replays one only if live allocations
  * match its template. A plan that follows accesses is sent once its blocks are there.
  *
- * An iteration that is replayed to its end confirms the profile, if the blocks are where the
- * plan says. If they have other names than in the earlier run, the plans are sent again with the
- * names of this one. What comes between the iterations does not count against the profile. It is
- * dropped if replays only break off, if nothing matches, or if the program exceeds a peak that
+ * An iteration that is replayed to its end confirms the profile, if the blocks are where the plan
+ * says. If they have other names than in the earlier run, the process gets those of this one as
+ * soon as they are there. What comes between the iterations does not count against the profile. It
+ * is dropped if replays only break off, if nothing matches, or if the program exceeds a peak that
  * its budget is a share of. The program is then learnt as if there had been no profile. */
 #include "parent/internal.h"
 
@@ -116,6 +116,9 @@ static void confirm(struct ebb_parent *parent, struct process *process)
     ebb__batch_end(process);
     process->learnt_anew =
         process->recall.is_other || process->recall.is_scaled || process->recall.renamed;
+    if (process->recall.renamed && process->learnt.iteration_count)
+        ebb__names_changed(process,
+                           &process->learnt.iterations[process->learnt.iteration_count - 1].model);
     ebb__parent_settle(process);
     ebb__phase_set(&process->phase, PHASE_PLANNED);
     size_t period = ebb__watch_period_allocs(process->stream.watch);
@@ -186,8 +189,8 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
 }
 
 /* True if the blocks of all iterations are there, under their names or after they were renamed.
- * Then *renamed tells which. */
-static bool blocks_are_there(struct process *process, bool *renamed)
+ * Then *renamed tells which. `tell`: the process has their plans, and gets the names. */
+static bool blocks_are_there(struct process *process, bool tell, bool *renamed)
 {
     struct ebb_profile *profile = &process->recall.profile;
     *renamed = false;
@@ -195,27 +198,36 @@ static bool blocks_are_there(struct process *process, bool *renamed)
         struct ebb_model *model = &profile->iterations[i].model;
         if (ebb__names_hold(process, model))
             continue;
-        if (!ebb__names_find(process, model, NULL, NULL))
+        struct ebb_renaming *renamings = NULL;
+        size_t count;
+        if (!ebb__names_find(process, model, tell ? &renamings : NULL, &count))
             return false;
+        if (tell)
+            ebb__parent_send_names(process, renamings, count);
+        free(renamings);
         *renamed = true;
     }
     return true;
 }
 
-/* Looks for the blocks that the plans name, once after some allocations. Sends the plans again if
- * they have other names here. Returns true if the names hold. */
+/* Looks for the blocks that the plans name, once after some allocations, and for a small part of
+ * the time. Tells the process if they have other names here. Returns true if the names hold. */
 static bool find_names(struct ebb_parent *parent, struct process *process)
 {
     struct recall *recall = &process->recall;
     bool renamed;
-    if (recall->is_named || (recall->named_ns && recall->named_at == process->stream.allocs))
+    uint64_t now = ebb__now_ns();
+    if (recall->is_named || now < process->learning.names_ns ||
+        (recall->named_ns && recall->named_at == process->stream.allocs))
         return recall->is_named;
     recall->named_at = process->stream.allocs;
-    recall->named_ns = ebb__now_ns();
-    if (!blocks_are_there(process, &renamed))
+    recall->named_ns = now;
+    bool found = blocks_are_there(process, !recall->awaits_blocks, &renamed);
+    process->learning.names_ns = now + 64 * (ebb__now_ns() - now);
+    if (!found)
         return false;
     recall->renamed |= renamed;
-    if ((renamed || recall->awaits_blocks) && !send_plans(parent, process))
+    if (recall->awaits_blocks && !send_plans(parent, process))
         return false;
     recall->awaits_blocks = false;
     recall->is_named = true;
@@ -235,7 +247,7 @@ static bool try_to_scale(struct ebb_parent *parent, struct process *process)
         recall->broken = 0;
     recall->whole_allocs = whole_allocs(&recall->profile);
     recall->most_faults = most_faults(&recall->profile);
-    recall->is_named = blocks_are_there(process, &renamed);
+    recall->is_named = blocks_are_there(process, false, &renamed);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
     ebb__budget_withdraw(process); /* the peak is that of this run */
     bool sent = send_plans(parent, process);
@@ -314,7 +326,7 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
 {
     struct recall *recall = &process->recall;
     unsigned patience = (unsigned)ebb__tuning()->recall_patience;
-    if (recall->awaits_blocks)
+    if (recall->awaits_blocks || process->stream.replaying)
         find_names(parent, process);
     if (try_to_scale(parent, process))
         return;
