@@ -153,6 +153,7 @@ static enum ebb_status plan_write(const struct ebb_offline *options,
     }
     json_object_set_new(root, "absences", absences);
     json_object_set_new(root, "huge_rounded_blocks", json_huge_rounded(planned));
+    json_object_set_new(root, "idle_left_out", json_boolean(planned->without_idle.count > 0));
     if (!ebb__plan_is_plain(plan))
         json_rules(root, &plan->rules);
     if (plan->rules.passive)

@@ -58,6 +58,25 @@ for batch in range(48):
 """
 
 
+# No iteration uses what was made before, but the end of the program does.
+IDLE = """
+import time
+M = 1 << 20
+weights = bytearray(16 * M)
+idle = [bytearray(bytes([i])) * (2 * M) for i in range(6)]
+for step in range(24):
+    kept = []
+    for layer in range(12):
+        kept.append(bytearray(b"x") * (2 * M + layer * M // 8))
+        time.sleep(0.002)
+    while kept:
+        assert kept.pop()[-1] == 120
+        time.sleep(0.002)
+    weights[step] += 1
+assert all(block.count(i) == 2 * M for i, block in enumerate(idle))
+"""
+
+
 WITH_LAB = os.environ.get("EBB_LAB") != "OFF"  # the build has the policies of src/lab
 
 
@@ -274,11 +293,24 @@ class Planned(Cycle):
                                delta=0.1 * summary["unmanaged_peak_bytes"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
+    def test_what_no_iteration_uses_makes_no_budget_too_small(self):
+        """The 16 MiB of weights and one block fit, but not its 12 MiB, too."""
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(PYTHON, "-c", IDLE, options=[
+            "--budget", "24M", "--summary-json", path])
+        self.assertEqual((0, b""), (result.returncode, result.stderr))
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertEqual(0, summary["smallest_feasible_bytes"])
+        self.assertGreater(summary["planned_iterations"], 8)
+        self.assertLessEqual(summary["peak_resident_bytes"], 24 * MIB)
+        self.assertFalse(summary["budget_exceeded"])
+
     def test_a_share_of_a_peak_that_grows_behind_iterations(self):
         """The share stays in force, and is of the new peak."""
         path = os.path.join(self.folder, "summary.json")
         result = self.run_ebb(PYTHON, "-c", STATE_BEHIND, options=[
-            "-q", "--budget", "60%", "--summary-json", path])  # a plan of all four may not fit
+            "--budget", "60%", "--summary-json", path])
         self.assertEqual((0, b""), (result.returncode, result.stderr))
         with open(path, encoding="utf-8") as file:
             summary = json.load(file)

@@ -5,7 +5,7 @@ It does so for any size, in threads that are cancelled or interrupted, around fo
 of a program. Each program runs without Ebb first. Under Ebb it must do the same on every device.
 """
 from devices import REFUSED
-from launching import Launch, compile_c, main
+from launching import Launch, compile_c, faulty_disk, main
 
 
 class Entries(Launch):
@@ -49,6 +49,11 @@ class Entries(Launch):
 
     def test_signals_on_blocks(self):
         self.entries("alternate")
+
+    def test_handlers_that_wait_for_a_slow_disk(self):
+        """Each waits far longer than until the next alarm. The program gets on between them."""
+        self.env.update(LD_PRELOAD=faulty_disk(), FAULTY_DISK="delay_us=4000")
+        self.entries("contexts")
 
     def test_stacks_that_nobody_is_told_of(self):
         # Without userfaultfd, the fault itself needs space on the stack.

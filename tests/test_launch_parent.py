@@ -380,13 +380,13 @@ class Parent(Launch):
 
     def test_run_within_a_run(self):
         plain = self.plain(cycle(), *CYCLE_ARGS).stdout
-        inner = [EBB, "run", "--no-cache", "--store", self.store, "--budget", "25M",
+        inner = [EBB, "run", "--no-cache", "--store", self.store, "--budget", "23M",
                  "--summary-json", self.summary, "--", cycle(), *CYCLE_ARGS]
-        result = self.run_ebb(*inner, options=["--budget", "28M"])
+        result = self.run_ebb(*inner, options=["--budget", "26M"])
         self.assertEqual((0, plain, b""), (result.returncode, result.stdout, result.stderr))
         figures = self.figures()
         self.assertGreater(figures["moved_out_bytes"], 0)
-        self.assertLessEqual(figures["peak_resident_bytes"], 25 * MIB)
+        self.assertLessEqual(figures["peak_resident_bytes"], 23 * MIB)
 
     @launching.needs_mounts()
     def test_without_proc(self):

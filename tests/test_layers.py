@@ -192,8 +192,8 @@ ORDER = {
     ],
     "src/plan": [
         "place/huge_round place/resident pool/fit pool/order pool/search pool/sections "
-        "bisect effort request/compile swap/measure swap/outcome swap/schedule "
-        "swap/sweep tiers within",
+        "bisect effort idle request/compile swap/measure swap/outcome "
+        "swap/schedule swap/sweep tiers within",
         "file pool/canonical pool/portfolio pool/skyline swap/anneal swap/greedy swap/ranked "
         "swap/swap",
         "pool/improve pool/valley swap/choice swap/fifo swap/none",

@@ -10,7 +10,9 @@
 #include "machine/machine.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +156,54 @@ static void probe_measures(void **state)
                   machine.duplex ? "at once" : "sharing bandwidth");
 }
 
+/* ---- threads that start late, as on a machine with other work -------------------------------- */
+
+static long late_ms;
+
+struct late {
+    void *(*run)(void *);
+    void *argument;
+};
+
+static void *run_late(void *late)
+{
+    struct late run = *(struct late *)late;
+    struct timespec nap = {.tv_sec = late_ms / 1000, .tv_nsec = late_ms % 1000 * 1000000};
+    free(late);
+    nanosleep(&nap, NULL);
+    return run.run(run.argument);
+}
+
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
+                   void *(*run)(void *), void *restrict argument)
+{
+    int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+    struct late *late = malloc(sizeof *late);
+    if (!next || !late)
+        abort();
+    *late = (struct late){run, argument};
+    return next(thread, attributes, run_late, late);
+}
+
+/* The phases of the probe are over before its threads run. Their rate is still that of a disk. */
+static void probe_on_a_busy_machine(void **state)
+{
+    (void)state;
+    char path[] = "/var/tmp/ebb-probe-XXXXXX";
+    assert_non_null(mkdtemp(path));
+    struct ebb_machine machine;
+    struct ebb_error error;
+    late_ms = 200;
+    enum ebb_status status = ebb__machine_probe(path, 32 * EBB_MIB, &machine, &error);
+    late_ms = 0;
+    assert_int_equal(rmdir(path), 0);
+    if (status)
+        fail_msg("no probe: %s", error.why);
+    assert_true(machine.out.ns_per_byte < 1000); /* 1 MB/s */
+    assert_true(machine.in.ns_per_byte < 1000);
+}
+
 static void probe_of_nothing(void **state)
 {
     (void)state;
@@ -166,9 +216,10 @@ static void probe_of_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_machines), cmocka_unit_test(lane_times),
-        cmocka_unit_test(machine_files),  cmocka_unit_test(costs_of_a_transfer),
-        cmocka_unit_test(probe_measures), cmocka_unit_test(probe_of_nothing),
+        cmocka_unit_test(named_machines),          cmocka_unit_test(lane_times),
+        cmocka_unit_test(machine_files),           cmocka_unit_test(costs_of_a_transfer),
+        cmocka_unit_test(probe_measures),          cmocka_unit_test(probe_of_nothing),
+        cmocka_unit_test(probe_on_a_busy_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

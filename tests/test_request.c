@@ -11,6 +11,7 @@
 #include "own_folder.h"
 #include "parent/internal.h"
 #include "plan/file.h"
+#include "plan/request/forecast.h"
 #include "policies.h"
 #include "sim/simulate.h"
 #include "synthetic.h"
@@ -23,6 +24,7 @@
 
 #define LAYERS 24u
 #define WEIGHTS 6u
+#define IDLE_BYTES (20 * EBB_MIB)
 #define LAPS 3u
 #define STEP_NS ((uint64_t)1000000)
 
@@ -61,7 +63,7 @@ static uint64_t output_bytes(unsigned layer)
     return kib[layer % 5] * EBB_KIB + layer * 4096;
 }
 
-static void record(const char *path)
+static void record(const char *path, uint64_t idle_bytes)
 {
     events made = {0};
     uint64_t serial = 0;
@@ -70,6 +72,8 @@ static void record(const char *path)
         serial++;
         push_alloc(&made, serial, 2 * EBB_MIB + serial * 4096);
     }
+    if (idle_bytes)
+        push_alloc(&made, ++serial, idle_bytes);
     for (unsigned lap = 0; lap < LAPS; lap++) {
         uint64_t first = serial + 1;
         for (unsigned layer = 0; layer < LAYERS; layer++) {
@@ -182,7 +186,10 @@ static void offline_read(const char *path, const struct ebb_plan_terms *terms,
     *planned = (struct ebb_planned){.model = terms->model,
                                     .request = ebb__plan_request(terms),
                                     .plan = file.plan,
+                                    .without_idle = file.without_idle,
                                     .huge_rounded = file.huge_rounded};
+    if (planned->without_idle.count)
+        planned->request.model = &planned->without_idle.model;
     if (planned->huge_rounded.count)
         planned->request.model = &planned->huge_rounded.model;
     assert_int_equal(ebb__planned_check(planned, &error), EBB_OK);
@@ -222,13 +229,14 @@ static void write_machine(const char *path, double bytes_per_second)
     assert_int_equal(fclose(file), 0);
 }
 
-static void recorded_init(struct recorded *recorded)
+/* idle_bytes: of a block that no lap uses; 0: there is none. */
+static void recorded_init(struct recorded *recorded, uint64_t idle_bytes)
 {
     snprintf(recorded->trace, sizeof recorded->trace, "%s/trace.ebbt", folder);
     snprintf(recorded->fast, sizeof recorded->fast, "%s/fast.json", folder);
     snprintf(recorded->slow, sizeof recorded->slow, "%s/slow.json", folder);
     snprintf(recorded->plan, sizeof recorded->plan, "%s/plan.json", folder);
-    record(recorded->trace);
+    record(recorded->trace, idle_bytes);
     write_machine(recorded->fast, 4e9);
     write_machine(recorded->slow, 0.5e9);
     assert_int_equal(ebb__trace_read(recorded->trace, &recorded->events, NULL), EBB_OK);
@@ -244,7 +252,7 @@ static void recorded_fini(struct recorded *recorded)
 }
 
 struct seen_cases {
-    unsigned huge_rounded, stalling, infeasible, small;
+    unsigned huge_rounded, stalling, infeasible, small, without_idle;
 };
 
 /* Makes one plan in both ways. In the run, small blocks hold `small_bytes`. The command gets a
@@ -278,6 +286,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
 
     seen->huge_rounded += offline.planned.huge_rounded.count;
     seen->stalling += plan->stall_ns > 0;
+    seen->without_idle += offline.planned.without_idle.count > 0 && plan->feasible;
     seen->infeasible += !plan->feasible;
     for (uint32_t i = 0; i < plan->absence_count; i++)
         seen->small += model->blocks[plan->absences[i].block].size_bytes < 512 * EBB_KIB;
@@ -293,7 +302,7 @@ static void a_run_plans_as_the_command_does(void **state)
     static const char *const policies[] = {"fifo", "appobmem", "autoswap:vote", "vdnn:all"};
     struct recorded recorded = {0};
     struct seen_cases seen = {0};
-    recorded_init(&recorded);
+    recorded_init(&recorded, 0);
     for (unsigned percent = 90; percent >= 50; percent -= 20) {
         compare(&recorded, "ebb", true, percent, 0, &seen);
         for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
@@ -306,11 +315,16 @@ static void a_run_plans_as_the_command_does(void **state)
     compare(&recorded, "ebb", true, 60, 3 * EBB_MIB, &seen);
     compare(&recorded, "fifo", false, 70, 5 * EBB_MIB, &seen);
     compare(&recorded, "fifo", false, 10, 0, &seen);
+    recorded_fini(&recorded);
+    recorded_init(&recorded, IDLE_BYTES);
+    compare(&recorded, "ebb", true, 20, 0, &seen);
+    compare(&recorded, "fifo", false, 20, 0, &seen);
     /* Every kind of plan occurred. */
     assert_true(seen.huge_rounded > 0);
     assert_true(seen.stalling > 0);
     assert_true(seen.infeasible > 0);
     assert_true(seen.small > 0);
+    assert_int_equal(seen.without_idle, 2);
     recorded_fini(&recorded);
 }
 
@@ -357,6 +371,76 @@ static void terms_of_a_run(void **state)
     ebb__model_fini(&model);
 }
 
+/* A block that no lap uses does not make a budget too small. It stays if there is room. */
+static void idle_blocks_give_way(void **state)
+{
+    (void)state;
+    struct recorded recorded = {0};
+    recorded_init(&recorded, IDLE_BYTES);
+    const struct ebb_model *model = &recorded.analysis.model;
+    const struct ebb_machine machine = {"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
+    struct ebb_planned planned;
+    struct ebb_error error;
+    for (unsigned mib = 10; mib <= 40; mib += 15) {
+        struct ebb_plan_terms terms =
+            ebb__plan_terms(ebb__plan_policy("fifo"), model, &machine, mib * EBB_MIB);
+        struct ebb_plan_request request = ebb__plan_request(&terms);
+        struct ebb_plan all;
+        assert_int_equal(ebb__plan_make(terms.policy, &request, &all, &error), EBB_OK);
+        bool has_room = all.feasible;
+        assert_int_equal(has_room, mib * EBB_MIB >= all.smallest_feasible_bytes);
+        assert_in_range(all.smallest_feasible_bytes, IDLE_BYTES, IDLE_BYTES + 10 * EBB_MIB);
+        ebb__plan_fini(&all);
+        assert_int_equal(ebb__planned_make(&terms, &planned, &error), EBB_OK);
+        assert_true(planned.plan.feasible);
+        assert_true(planned.plan.peak_bytes <= mib * EBB_MIB);
+        assert_int_equal(planned.without_idle.count, has_room ? 0 : 1);
+        assert_int_equal(ebb__planned_check(&planned, &error), EBB_OK);
+        ebb__planned_fini(&planned);
+        struct ebb_forecast_point point;
+        assert_int_equal(ebb__forecast_at(&terms, mib * EBB_MIB, &point, &error), EBB_OK);
+        assert_true(point.feasible);
+    }
+    /* Without idle blocks too, this is too little. Other tools' runtimes evict nothing unasked. */
+    struct ebb_plan_terms terms =
+        ebb__plan_terms(ebb__plan_policy("fifo"), model, &machine, 4 * EBB_MIB);
+    assert_int_equal(ebb__planned_make(&terms, &planned, &error), EBB_OK);
+    assert_false(planned.plan.feasible);
+    assert_true(planned.plan.smallest_feasible_bytes < 10 * EBB_MIB);
+    ebb__planned_fini(&planned);
+    terms.budget_bytes = 15 * EBB_MIB;
+    terms.page_bytes = 1;
+    assert_int_equal(ebb__planned_make(&terms, &planned, &error), EBB_OK);
+    assert_false(planned.plan.feasible);
+    assert_int_equal(planned.without_idle.count, 0);
+    ebb__planned_fini(&planned);
+    recorded_fini(&recorded);
+}
+
+/* The program's peak grows while the plan is made: its share is of the peak before. */
+static void a_peak_that_grows_meanwhile(void **state)
+{
+    (void)state;
+    const struct ebb_machine machine = {"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
+    struct stage *stage = stage_open("ebb", &machine, UINT64_MAX);
+    struct process *process = &stage->process;
+    struct ebb_counters *counters = &process->stream.ring->counters;
+    stage->parent.options.budget_fraction = 0.6;
+    process->memory->budget.state = BUDGET_OPEN;
+    atomic_store(&counters->peak_live_bytes, 100 * EBB_MIB);
+    uint64_t budget = ebb__budget_of(&stage->parent, process);
+    assert_int_equal(budget, 60 * EBB_MIB);
+    atomic_store(&counters->peak_live_bytes, 200 * EBB_MIB);
+    ebb__budget_enforce(&stage->parent, process, budget);
+    assert_true(ebb__budget_follow(&stage->parent, process)); /* it is planned again */
+    assert_int_equal(ebb__budget_of(&stage->parent, process), 120 * EBB_MIB);
+    /* If it has not grown, nothing follows. */
+    ebb__budget_enforce(&stage->parent, process, 120 * EBB_MIB);
+    assert_false(ebb__budget_follow(&stage->parent, process));
+    assert_int_equal(ebb__budget_of(&stage->parent, process), 120 * EBB_MIB);
+    stage_close(stage);
+}
+
 /* Plan files list the huge-rounded blocks. Readers refuse impossible ones. */
 static void huge_rounded_blocks_in_plan_files(void **state)
 {
@@ -368,7 +452,7 @@ static void huge_rounded_blocks_in_plan_files(void **state)
                  {"[100000]", false}, {"[-1]", false},  {"7", false},
                  {"[\"7\"]", false},  {"[0.5]", false}, {"[[]]", false}};
     struct recorded recorded = {0};
-    recorded_init(&recorded);
+    recorded_init(&recorded, 0);
     const struct ebb_model *model = &recorded.analysis.model;
     uint32_t huge_rounded = 0;
     while (model->blocks[huge_rounded].alloc_tick == EBB_TICK_NONE ||
@@ -410,6 +494,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_plans_as_the_command_does),
         cmocka_unit_test(terms_of_a_run),
+        cmocka_unit_test(idle_blocks_give_way),
+        cmocka_unit_test(a_peak_that_grows_meanwhile),
         cmocka_unit_test(huge_rounded_blocks_in_plan_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

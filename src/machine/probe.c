@@ -4,9 +4,10 @@
  * The rate is taken from the large requests, the fixed cost from single requests of one page. Then
  * both directions run at once. Lanes that share their bandwidth have together about the rate of one
  * alone. Each phase ends after probe_bytes or PHASE_LIMIT_NS, whichever is first, so that a slow
- * disk does not delay the start of a program. 256 MiB each way take at most about 0.4 s in all, and
- * are written twice. The probe cannot see later effects: full write caches, thermal limits, other
- * users of the disk. Rates measured during a run replace these figures. */
+ * disk does not delay the start of a program. One request is made in any case. 256 MiB each way
+ * take at most about 0.4 s in all, and are written twice. The probe cannot see later effects: full
+ * write caches, thermal limits, other users of the disk. Rates measured during a run replace these
+ * figures. */
 #include "base/clock.h"
 #include "base/geometry.h"
 #include "base/lines.h"
@@ -88,9 +89,11 @@ static void worker_move(struct worker *worker)
     struct probe *probe = worker->probe;
     for (;;) {
         uint64_t bytes = atomic_fetch_add(&probe->next_bytes, REQUEST_BYTES);
+        /* Workers may get a processor late. One request of each direction still tells its rate. */
+        bool is_first = bytes == 0 && probe->probe_bytes > 0;
         if (bytes >= probe->probe_bytes || ebb__now_ns() - probe->started_ns > PHASE_LIMIT_NS)
             atomic_store(probe->over, true);
-        if (atomic_load(probe->over))
+        if (atomic_load(probe->over) && !is_first)
             return;
         uint64_t request = (probe->first_offset + bytes) / REQUEST_BYTES;
         size_t count = probe->files->count;

@@ -91,7 +91,9 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
 {
     if (process->memory->budget.state != BUDGET_OPEN)
         return;
-    enter(&process->memory->budget, BUDGET_SHARED, process, expected_peak(process));
+    /* The peak may have grown while the plan was made. Then the budget follows it. */
+    uint64_t of_bytes = (uint64_t)((double)budget / parent->options.budget_fraction);
+    enter(&process->memory->budget, BUDGET_SHARED, process, of_bytes);
     atomic_store(&process->memory->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
     process->budget_event = process->stream.steps.events;

@@ -286,17 +286,38 @@ static enum ebb_status read_root(const struct reader *reader, const json_t *root
     return status ? status : read_absences(reader, json_object_get(root, "absences"));
 }
 
+/* From here on the reader's model is the one without idle blocks, if the plan leaves them out. */
+static enum ebb_status leave_idle_out(struct reader *reader, const json_t *root)
+{
+    struct ebb_without_idle *without = &reader->file->without_idle;
+    bool left_out = false;
+    enum ebb_status status = EBB_OK;
+    if (json_object_get(root, "idle_left_out"))
+        status = take_boolean(reader, root, "", "idle_left_out", &left_out);
+    if (status || !left_out)
+        return status;
+    if (ebb__without_idle_init(reader->model, without) != EBB_OK)
+        return ebb__fail_memory(reader->name,
+                                reader->model->block_count * sizeof *reader->model->blocks,
+                                reader->error);
+    if (without->count)
+        reader->model = &without->model;
+    return EBB_OK;
+}
+
 enum ebb_status ebb__plan_file_read_memory(const void *bytes, size_t size, const char *name,
                                            const struct ebb_model *model,
                                            struct ebb_plan_file *file, struct ebb_error *error)
 {
-    const struct reader reader = {name, model, file, error};
+    struct reader reader = {name, model, file, error};
     memset(file, 0, sizeof *file);
     json_error_t where;
     json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &where);
     if (!root)
         return ebb__fail(error, EBB_ERR_FORMAT, name, "line %d: %s", where.line, where.text);
-    enum ebb_status status = read_root(&reader, root);
+    enum ebb_status status = leave_idle_out(&reader, root);
+    if (!status)
+        status = read_root(&reader, root);
     json_decref(root);
     if (status)
         ebb__plan_file_fini(file);
@@ -319,5 +340,6 @@ void ebb__plan_file_fini(struct ebb_plan_file *file)
 {
     ebb__plan_fini(&file->plan);
     ebb__huge_rounded_fini(&file->huge_rounded);
+    ebb__without_idle_fini(&file->without_idle);
     memset(file, 0, sizeof *file);
 }

@@ -3,6 +3,7 @@
 #ifndef EBB_PLAN_FILE_H
 #define EBB_PLAN_FILE_H
 
+#include "plan/idle.h"
 #include "plan/place/huge_round.h"
 #include "plan/plan.h"
 
@@ -14,6 +15,7 @@ struct ebb_plan_file {
     struct ebb_plan plan; /* predicted figures and absences; a reactive plan has no absences */
     struct ebb_machine machine;
     uint64_t page_bytes;
+    struct ebb_without_idle without_idle; /* idle blocks take no bytes; count 0: they do */
     struct ebb_huge_rounded huge_rounded; /* blocks rounded to whole units under it; count 0:
                                              none */
 };
@@ -23,7 +25,9 @@ struct ebb_plan_file {
 static inline const struct ebb_model *ebb__plan_file_model(const struct ebb_plan_file *file,
                                                            const struct ebb_model *model)
 {
-    return file->huge_rounded.count ? &file->huge_rounded.model : model;
+    return file->huge_rounded.count   ? &file->huge_rounded.model
+           : file->without_idle.count ? &file->without_idle.model
+                                      : model;
 }
 
 /* Reads the plan `path`, which must be for `model`: same ticks, same sizes of the blocks it names.

@@ -161,10 +161,18 @@ static void cancel_calls(void)
         churn();
 }
 
-/* A handler that uses the heap while its thread is at any point. */
+/* A handler that uses the heap while its thread is at any point. The next alarm comes 1 ms after
+ * its end. Alarms at fixed times would leave the program no time if a handler waits longer than
+ * that for its block. */
 static atomic_int taken, jumps;
-static volatile sig_atomic_t may_jump;
+static volatile sig_atomic_t may_jump, rings;
 static sigjmp_buf back;
+
+static void ring_in_ms(long ms)
+{
+    struct itimerval once = {.it_value = {.tv_usec = ms * 1000}};
+    setitimer(ITIMER_REAL, &once, NULL);
+}
 
 static void on_alarm(int number)
 {
@@ -175,29 +183,31 @@ static void on_alarm(int number)
         if (blocks[i][at] != i + 1)
             die("byte in a handler");
     taken++;
+    if (rings)
+        ring_in_ms(1);
     if (may_jump) {
         jumps++;
         siglongjmp(back, 1);
     }
 }
 
-static void start_alarm(void)
+static void start_alarm(int more_flags)
 {
-    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART | more_flags};
     sigaction(SIGALRM, &action, NULL);
-    struct itimerval every = {{0, 1000}, {0, 1000}};
-    setitimer(ITIMER_REAL, &every, NULL);
+    rings = 1;
+    ring_in_ms(1);
 }
 
 static void stop_alarm(void)
 {
-    struct itimerval never = {{0, 0}, {0, 0}};
-    setitimer(ITIMER_REAL, &never, NULL);
+    rings = 0; /* first: a handler may come between these two */
+    ring_in_ms(0);
 }
 
 static void handler(void)
 {
-    start_alarm();
+    start_alarm(0);
     for (long end = now_ms() + 400; now_ms() < end || taken < 10;)
         churn();
     stop_alarm();
@@ -206,7 +216,7 @@ static void handler(void)
 /* A handler that jumps out of a memory access and never returns to it. */
 static void jump(void)
 {
-    start_alarm();
+    start_alarm(0);
     volatile unsigned i = 0;
     for (long end = now_ms() + 400; now_ms() < end || jumps < 10; i++) {
         if (sigsetjmp(back, 1) == 0) {
@@ -425,7 +435,7 @@ static void run_context(void)
 
 static void switch_contexts(void)
 {
-    start_alarm();
+    start_alarm(0);
     for (unsigned i = 0; i < STACKS; i++) {
         getcontext(&contexts[i]);
         contexts[i].uc_stack.ss_sp = malloc(STACK_BYTES);
@@ -449,10 +459,7 @@ static void alternate(void)
             churn();
         if (sigaltstack(&stack, NULL) != 0)
             die("sigaltstack");
-        struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART | SA_ONSTACK};
-        sigaction(SIGALRM, &action, NULL);
-        struct itimerval every = {{0, 1000}, {0, 1000}};
-        setitimer(ITIMER_REAL, &every, NULL);
+        start_alarm(SA_ONSTACK);
         int before = taken;
         for (long end = now_ms() + 200; now_ms() < end || taken < before + 10;)
             churn();

@@ -29,7 +29,10 @@ static enum ebb_status plan_for(const struct ebb_plan_terms *given, uint64_t bud
     struct ebb_plan plan;
     terms.budget_bytes = budget_bytes;
     struct ebb_plan_request request = ebb__plan_request(&terms);
-    enum ebb_status status = ebb__plan_make(terms.policy, &request, &plan, error);
+    struct ebb_without_idle without_idle;
+    enum ebb_status status =
+        ebb__plan_make_for_uses(terms.policy, &request, &without_idle, &plan, error);
+    ebb__without_idle_fini(&without_idle); /* only figures of the plan are wanted */
     if (status)
         return status;
     *point = (struct ebb_forecast_point){.budget_bytes = budget_bytes, .feasible = plan.feasible};

@@ -73,20 +73,46 @@ uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms)
     return slack < most ? slack : most;
 }
 
-/* A plan for the request's budget minus `slack_bytes`, or for all of it if that is too little. */
-static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_plan_request *request,
-                                 uint64_t slack_bytes, struct ebb_plan *plan,
-                                 struct ebb_error *error)
+/* The runtime evicts idle blocks without being told. Other plans are as traces say. */
+static bool may_leave_idle_out(const struct ebb_plan_request *request, const struct ebb_plan *plan)
 {
+    return !plan->feasible && !plan->reactive && !plan->rules.passive && ebb__plan_is_plain(plan) &&
+           is_of_runtime(request->page_bytes);
+}
+
+enum ebb_status ebb__plan_make_for_uses(const struct ebb_policy *policy,
+                                        struct ebb_plan_request *request,
+                                        struct ebb_without_idle *without_idle,
+                                        struct ebb_plan *plan, struct ebb_error *error)
+{
+    *without_idle = (struct ebb_without_idle){0};
+    enum ebb_status made = ebb__plan_make(policy, request, plan, error);
+    if (made != EBB_OK || !may_leave_idle_out(request, plan) ||
+        ebb__without_idle_init(request->model, without_idle) != EBB_OK || !without_idle->count)
+        return made;
+    ebb__plan_fini(plan);
+    request->model = &without_idle->model;
+    made = ebb__plan_make(policy, request, plan, error);
+    if (made != EBB_OK)
+        ebb__without_idle_fini(without_idle);
+    return made;
+}
+
+/* A plan for the request's budget minus `slack_bytes`, or for all of it if that is too little. */
+static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_planned *planned,
+                                 uint64_t slack_bytes, struct ebb_error *error)
+{
+    struct ebb_plan_request *request = &planned->request;
+    struct ebb_plan *plan = &planned->plan;
     request->budget_bytes -= slack_bytes;
     enum ebb_status made = ebb__plan_make(policy, request, plan, error);
-    if (made != EBB_OK || plan->feasible || slack_bytes == 0)
+    if (made != EBB_OK || plan->feasible)
         return made;
     uint64_t spent_ns = plan->plan_ns;
     bool timed_out = plan->timed_out;
     ebb__plan_fini(plan);
     request->budget_bytes += slack_bytes;
-    made = ebb__plan_make(policy, request, plan, error);
+    made = ebb__plan_make_for_uses(policy, request, &planned->without_idle, plan, error);
     if (made == EBB_OK) {
         plan->plan_ns += spent_ns;
         plan->timed_out |= timed_out;
@@ -151,8 +177,7 @@ enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms, struct ebb
     *planned = (struct ebb_planned){.model = terms->model, .request = ebb__plan_request(terms)};
     if (is_of_runtime(terms->page_bytes))
         ebb__plan_request_share(&planned->request, 2); /* there may be two plans to choose from */
-    enum ebb_status made =
-        make_plan(terms->policy, &planned->request, ebb__plan_slack(terms), &planned->plan, error);
+    enum ebb_status made = make_plan(terms->policy, planned, ebb__plan_slack(terms), error);
     if (made != EBB_OK)
         return made;
     plan_for_pages(terms->policy, planned);
@@ -203,4 +228,5 @@ void ebb__planned_fini(struct ebb_planned *planned)
     ebb__places_fini(&planned->places);
     ebb__plan_fini(&planned->plan);
     ebb__huge_rounded_fini(&planned->huge_rounded);
+    ebb__without_idle_fini(&planned->without_idle);
 }

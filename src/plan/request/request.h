@@ -15,6 +15,7 @@
 #ifndef EBB_PLAN_REQUEST_H
 #define EBB_PLAN_REQUEST_H
 
+#include "plan/idle.h"
 #include "plan/place/huge_round.h"
 #include "plan/place/place.h"
 #include "plan/plan.h"
@@ -48,21 +49,33 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms);
  * for another order of events. */
 uint64_t ebb__plan_slack(const struct ebb_plan_terms *terms);
 
+/* As ebb__plan_make(). If the plan for the runtime does not fit, the plan without idle blocks
+ * replaces it, and request->model is then *without_idle's. Release the latter after the request. */
+EBB_NODISCARD enum ebb_status ebb__plan_make_for_uses(const struct ebb_policy *policy,
+                                                      struct ebb_plan_request *request,
+                                                      struct ebb_without_idle *without_idle,
+                                                      struct ebb_plan *plan,
+                                                      struct ebb_error *error);
+
 /* A plan and all that belongs to it. It contains addresses of its own members: do not copy it. */
 struct ebb_planned {
     const struct ebb_model *model; /* of the terms */
-    /* The request that the plan answers; its model may be that of `huge_rounded`. */
+    /* The request that the plan answers; its model may be that of `without_idle`, or of
+     * `huge_rounded`, which is made from the former. */
     struct ebb_plan_request request;
     struct ebb_plan plan;
+    struct ebb_without_idle without_idle; /* count 0: idle blocks are resident */
     struct ebb_huge_rounded huge_rounded; /* blocks rounded to whole units; count 0: none */
     struct ebb_places places;             /* addresses; empty until they are needed */
     uint64_t beside_bytes;                /* part of the budget that was not available to the
                                              plan */
 };
 
-/* Plans. If it costs no time, the plan has more huge pages. Some blocks are then huge-rounded, and
- * memory is left for the waste of the static placement's units. On EBB_OK the caller owns *planned.
- * An infeasible budget is EBB_OK, as in ebb__plan_make(). Errors as in ebb__plan_make(). */
+/* Plans. If no plan for the runtime fits, idle blocks are left out. So a budget is called too
+ * small only if the blocks in use do not fit. If it costs no time, the plan has more huge
+ * pages. Some blocks are then huge-rounded, and memory is left for the waste of the static
+ * placement's units. On EBB_OK the caller owns *planned. An infeasible budget is EBB_OK, as in
+ * ebb__plan_make(). Errors as in ebb__plan_make(). */
 EBB_NODISCARD enum ebb_status ebb__planned_make(const struct ebb_plan_terms *terms,
                                                 struct ebb_planned *planned,
                                                 struct ebb_error *error);
