@@ -141,6 +141,85 @@ static void test_peers_end(void **state)
     assert_int_equal(rig_child(settings, peers_body, &c, 60), 0);
 }
 
+static enum cuda_block_state state_of(struct rig *rig, const struct known *known)
+{
+    return rig->engine->table.blocks[ebb__cuda_find(rig->engine, known->address)].state;
+}
+
+static void evict(struct rig *rig, const struct known *known)
+{
+    RIG_MUST(ebb__cuda_lock(rig->engine));
+    RIG_MUST(ebb__room_evict(&rig->engine->room, ebb__cuda_find(rig->engine, known->address)));
+    ebb__cuda_unlock(rig->engine);
+}
+
+/* A kernel uses the block, and waits for a later one that uses it, too. An eviction in between
+ * would wait for the first one only, and lose what the second one writes. */
+static void calls_off_body(void *context)
+{
+    struct rig rig;
+    struct known a;
+    start_vmm(&rig, context);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    known_fill(&rig, &a, one, 1);
+    known_use(&rig, &a, "await_peer", one);
+    evict(&rig, &a);
+    known_use(&rig, &a, "peer", two);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    RIG_MUST(ebb__mover_give_ups(rig.engine->mover) == 1);
+    known_check(&rig, &a, one);
+    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_RESIDENT);
+    RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) == 0);
+    RIG_MUST(ebb__mover_held_bytes(rig.engine->mover) == 4 * MIB);
+    evict(&rig, &a); /* the next one is carried out */
+    while (ebb__mover_held_bytes(rig.engine->mover) > 0)
+        usleep(1000);
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) == 4 * MIB);
+    known_check(&rig, &a, two);
+    rig_stop(&rig);
+}
+
+/* The same if there is no room for the block any more: it counts as absent, but cannot leave. */
+static void stays_body(void *context)
+{
+    struct rig rig;
+    struct known a, kept[2];
+    start_vmm(&rig, context);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    known_fill(&rig, &a, one, 1);
+    RIG_OK(known_alloc(&rig, &kept[0], 4 * MIB));
+    ebb__cuda_reach(rig.engine, kept[0].address);
+    known_use(&rig, &a, "await_peer", one);
+    evict(&rig, &a);
+    RIG_OK(known_alloc(&rig, &kept[1], 4 * MIB));
+    ebb__cuda_reach(rig.engine, kept[1].address);
+    known_use(&rig, &a, "peer", two);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_ABSENT);
+    RIG_MUST(ebb__mover_stuck_bytes(rig.engine->mover) == 4 * MIB);
+    known_check(&rig, &a, one);
+    for (unsigned i = 0; i < 2; i++)
+        RIG_MUST(ebb__cuda_free(rig.engine, kept[i].address, EBB_CUDA_NO_STREAM));
+    known_check(&rig, &a, one); /* now there is room */
+    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_RESIDENT);
+    RIG_MUST(ebb__mover_stuck_bytes(rig.engine->mover) == 0);
+    RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
+    rig_stop(&rig);
+}
+
+static void test_evictions_are_called_off(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    struct vmm_case c = {
+        .backing = EBB_CUDA_VMM_TRUSTING, .budget_bytes = 8 * MIB, .patience = "50ms"};
+    assert_int_equal(rig_child(settings, calls_off_body, &c, 60), 0);
+    assert_int_equal(rig_child(settings, stays_body, &c, 60), 0);
+}
+
 /* ---- the driver refuses ---------------------------------------------------------------------- */
 
 static void faults_body(void *context)
@@ -217,11 +296,6 @@ static void check_mixed(struct rig *rig, const struct known *known, CUstream str
         uint32_t word = filled(known->salt, 0, i);
         RIG_MUST(words[i] == mixed(word, word, 9));
     }
-}
-
-static enum cuda_block_state state_of(struct rig *rig, const struct known *known)
-{
-    return rig->engine->table.blocks[ebb__cuda_find(rig->engine, known->address)].state;
 }
 
 /* The budget is full of blocks that must not move. Host memory has room for three more. */
@@ -329,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_blocks_move_and_handles_are_recycled),
         cmocka_unit_test(test_a_device_that_is_never_quiet),
         cmocka_unit_test(test_peers_end),
+        cmocka_unit_test(test_evictions_are_called_off),
         cmocka_unit_test(test_faults_of_the_driver),
         cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_pinned_budget),

@@ -12,7 +12,8 @@
  *   circle, unless kernels wait for kernels that are queued later.
  * - For those there is patience. If no *in*, no *out* and no awaited work has ended for so long, an
  *   *in* *gives up*. It counts as arrived, and its contents are used where they are, over the bus.
- *   The block is a *stray* then, and its next use fetches it again.
+ *   The block is a *stray* then, and its next use fetches it again. If a move beside that use would
+ *   lose bytes, an eviction of the block that has not begun does not happen.
  *
  * Arrivals of *ins* are numbered, too, from 1, modulo 2^32. A counter in pinned memory has the
  * newest arrival. Streams wait for it on the device, and the engine looks at it.
@@ -45,7 +46,7 @@ struct cuda_move {
     uint32_t first, count; /* units */
     uint32_t arrival;      /* of an in */
     uint8_t kind;          /* enum cuda_move_kind */
-    bool is_dead;          /* FETCH: the block has been freed */
+    bool is_dead;          /* FETCH: the block has been freed. EVICT: what is left of it stays */
     bool keep_copy, is_clean;
     uint32_t events[CUDA_MOVE_EVENTS], event_count; /* to wait for, with references */
 };

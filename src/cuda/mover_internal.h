@@ -140,8 +140,6 @@ void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
                             const struct cuda_move *move);
 /* These units have left. */
 void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first, uint32_t count);
-/* The driver refuses: they stay on the device, and the budget is smaller by them. */
-void ebb__mover_stays(struct cuda_mover *mover, uint32_t first, uint32_t count);
 
 /* moves.c: for both sides */
 uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
@@ -152,6 +150,8 @@ bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count);
 /* How many of these units come or leave at once. */
 uint32_t ebb__mover_piece(struct cuda_mover *mover, uint32_t first, uint32_t count);
 void ebb__mover_progress(struct cuda_mover *mover);
+/* They should leave and cannot: they stay on the device, and the budget is smaller by them. */
+void ebb__mover_stays(struct cuda_mover *mover, uint32_t first, uint32_t count);
 void ebb__mover_unstick(struct cuda_mover *mover, uint32_t unit);
 bool ebb__mover_are_over(struct cuda_mover *mover, const struct cuda_move *move);
 void ebb__mover_release_events(struct cuda_mover *mover, const struct cuda_move *move);

@@ -41,6 +41,16 @@ void ebb__mover_unstick(struct cuda_mover *mover, uint32_t unit)
     }
 }
 
+void ebb__mover_stays(struct cuda_mover *mover, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct cuda_unit_real *unit = &mover->units[first + i];
+        if (!unit->is_stuck)
+            atomic_fetch_add(&mover->stuck_bytes, EBB_CUDA_UNIT_BYTES);
+        unit->is_stuck = 1;
+    }
+}
+
 bool ebb__mover_are_over(struct cuda_mover *mover, const struct cuda_move *move)
 {
     for (uint32_t i = 0; i < move->event_count; i++)
@@ -94,6 +104,23 @@ static void stray(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     set_stray(mover, first, count, true);
     ebb__mover_serve(mover, first, count);
+}
+
+static bool is_exposed(const struct cuda_mover *mover)
+{
+    const struct ebb_cuda_backing_ops *ops = mover->config.backing->ops;
+    return !ops->is_coherent && !ops->needs_quiet;
+}
+
+/* Kernels will use the units of an *in* where they are. What they write during a move could be
+ * lost. So an eviction that has not begun does not happen. Call it without pieces on their way. */
+static void call_off_eviction(struct cuda_mover *mover, const struct cuda_move *in)
+{
+    pthread_mutex_lock(&mover->lock);
+    struct cuda_move *out = ebb__queue_find(&mover->queues.out, in->after);
+    if (out && out->kind == CUDA_MOVE_EVICT)
+        out->is_dead = true;
+    pthread_mutex_unlock(&mover->lock);
 }
 
 static void arrive(struct cuda_mover *mover, uint32_t first, uint32_t count)
@@ -204,6 +231,39 @@ static void step_serve(struct cuda_mover *mover, const struct cuda_move *move)
     announce(mover, move);
 }
 
+/* Units that are used where they are, all of them on the device or none. */
+static void use_in_place(struct cuda_mover *mover, const struct cuda_move *in, uint32_t first,
+                         uint32_t count)
+{
+    bool is_here = mover->units[first].real == CUDA_REAL_DEVICE;
+    if (!is_here || !is_exposed(mover))
+        stray(mover, first, count);
+    else if (in->kind == CUDA_MOVE_SERVE)
+        ebb__mover_stays(mover, first, count); /* for the engine, they have left */
+    else
+        arrive(mover, first, count);
+}
+
+/* The *in* counts as arrived. False: not yet. */
+static bool give_up(struct cuda_mover *mover, const struct cuda_move *in)
+{
+    uint32_t first = in->first + mover->moving.in.done, last = in->first + in->count, count;
+    if (is_exposed(mover)) {
+        if (mover->moving.flights.count)
+            return false; /* they land soon, whatever kernels do */
+        call_off_eviction(mover, in);
+    }
+    for (; first < last; first += count) {
+        bool is_here = mover->units[first].real == CUDA_REAL_DEVICE;
+        ebb__mover_find_run(mover, first, last, CUDA_REAL_DEVICE, is_here, &count);
+        use_in_place(mover, in, first, count);
+    }
+    mover->patience.is_hasty = true;
+    atomic_fetch_add(&mover->patience.ends, 1);
+    announce(mover, in);
+    return true;
+}
+
 bool ebb__mover_step_in(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.in;
@@ -237,11 +297,7 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
     if (!mover->config.backing->ops->can_evict ||
         !(mover->patience.is_hasty || is_impatient(mover)))
         return false;
-    stray(mover, move.first + side->done, move.count - side->done);
-    mover->patience.is_hasty = true;
-    atomic_fetch_add(&mover->patience.ends, 1);
-    announce(mover, &move);
-    return true;
+    return give_up(mover, &move);
 }
 
 /* ---- a quiet device -------------------------------------------------------------------------- */

@@ -34,16 +34,6 @@ void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first,
     ebb__mover_progress(mover);
 }
 
-void ebb__mover_stays(struct cuda_mover *mover, uint32_t first, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct cuda_unit_real *unit = &mover->units[first + i];
-        if (!unit->is_stuck)
-            atomic_fetch_add(&mover->stuck_bytes, EBB_CUDA_UNIT_BYTES);
-        unit->is_stuck = 1;
-    }
-}
-
 /* The oldest piece on its way, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover)
 {
@@ -193,6 +183,8 @@ static bool find_piece(struct cuda_mover *mover, const struct cuda_move *move)
     struct cuda_side *side = &mover->moving.out;
     uint32_t first = move->first + side->done, last = move->first + move->count;
     bool is_forget = move->kind == CUDA_MOVE_FORGET;
+    if (move->is_dead)
+        return false;
     side->piece_first =
         ebb__mover_find_run(mover, first, last, is_forget ? CUDA_REAL_HOST : CUDA_REAL_DEVICE, true,
                             &side->piece_count);
