@@ -3,6 +3,7 @@
 #   make demo      packages, build, a training run in 60 % of its memory, compared to the last digit
 #   make test      packages, build with warnings as errors, every test; last line: the counts
 #   make test-whole   every test, with what is left out of `make test` for its time
+#   make test-schedules  10,000 schedules of each program on the fake CUDA driver; SCHEDULES=N
 #   make without-lab  the build that needs no LAPACKE, Clp and zlib, and its tests
 #   make build     build/release/bin/ebb and the other programs
 #   make deb       Debian packages in build/deb
@@ -25,7 +26,7 @@ SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/
 
 TIDY_SOURCES = $(filter-out tests/programs/% tests/fuzz%,$(filter %.c,$(SOURCES)))
 
-.PHONY: all deps build demo test test-whole without-lab format format-check tidy asan tsan install deb deb-test clean
+.PHONY: all deps build demo test test-whole test-schedules without-lab format format-check tidy asan tsan install deb deb-test clean
 
 all: build
 
@@ -60,6 +61,17 @@ test: deps
 # Each call on every device, each policy on every network: tests/devices.py says what is sampled.
 test-whole:
 	@EBB_TEST_WHOLE=1 $(MAKE) --no-print-directory test
+
+# Threads of the programs sleep much, so more runs than processors are needed to keep these busy.
+# BACKINGS="managed" takes one of the three. FIRST=N begins with another seed.
+SCHEDULES ?= 10000
+FIRST ?= 1
+BACKINGS ?= managed vmm-host vmm-trusting
+test-schedules: deps
+	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev -j $(JOBS)
+	@EBB_CUDA_SEEDS=$(SCHEDULES) EBB_CUDA_FIRST=$(FIRST) EBB_CUDA_BACKINGS="$(BACKINGS)" \
+	  EBB_CUDA_JOBS=$$((4 * $(JOBS))) $(PYTHON) tests/test_cuda_whole.py
 
 # Builds without src/lab, and runs the tests of that build that start no programs under Ebb. The
 # longest tests of code that does not know src/lab run in the other build only.

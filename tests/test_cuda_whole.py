@@ -3,12 +3,20 @@
 API compute what they compute without it, within a budget, with evictions at random.
 
 The programs are those of tests/fakecuda/programs. The fake driver counts more bytes on the device
-than the budget as an error, and so each access to memory that is not there. EBB_CUDA_SEEDS is the
-number of schedules for each program (default 6).
+than the budget as an error, and so each access to memory that is not there.
+
+EBB_CUDA_SEEDS is the number of schedules for each program and backing (default 6), EBB_CUDA_FIRST
+the first one (1). EBB_CUDA_JOBS run at a time (1). EBB_CUDA_BACKINGS has the backings, separated by
+spaces (all three). How many schedules passed is printed. A failure prints the command that repeats
+it. A seed does not fix when threads of the host run, so that may need some repetitions.
 """
+import concurrent.futures
+import itertools
 import json
 import os
 import re
+import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -17,68 +25,184 @@ import unittest
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
-FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakecuda")
-LIBRARY = os.path.join(BIN, "libebb_cuda_alone.so")
+FAKE = os.path.abspath(os.path.join(os.path.dirname(BIN), "tests", "fakecuda"))
+LIBRARY = os.path.abspath(os.path.join(BIN, "libebb_cuda_alone.so"))
 SEEDS = int(os.environ.get("EBB_CUDA_SEEDS", "6"))
+FIRST = int(os.environ.get("EBB_CUDA_FIRST", "1"))
+JOBS = int(os.environ.get("EBB_CUDA_JOBS", "1"))
+BACKINGS = os.environ.get("EBB_CUDA_BACKINGS", "managed vmm-host vmm-trusting").split()
+MOST_SHOWN = 10
+PATIENCE_S = 120
 MIB = 1 << 20
-TRAININGS = [[], ["--streams=4", "--async-alloc"], ["--graphs"], ["--hidden"],
-             ["--bytes=3000000", "--layers=6"]]
+# Blocks of vmm-host leave only if no kernel runs. With several threads a new one may have no room.
+AWAY = ("ebb: the GPU's budget is full of blocks that cannot leave now: a new one begins in host "
+        "memory, which is slower\n")
+# Smaller blocks never move. Of these, kernels use the first bytes, or the last ones.
+ROOM = f"--room={MIB}"
+SHORT = ["--iterations=2", "--layers=3", "--bytes=16384", ROOM]
+# Each page of a block is computed, but not each byte.
+SPARSE = ["--iterations=2", "--layers=3", "--bytes=1100000", "--every=16"]
+LARGE = ["--bytes=3000000", "--layers=6"]
+TRAININGS = [SHORT, ["--streams=4", "--async-alloc", *SHORT], ["--hidden", *SHORT], SPARSE]
+GRAPHS = ["--graphs", *SHORT]
+# A new block waits for a quarter of it until others leave, before it begins in host memory. Beside
+# other tests, threads that keep them may rest for long.
+PATIENT = {"EBB_ALONE_TUNING": "cuda_patience_ns=60s"}
+GLOBALS = 512  # bytes of a module, which are none of the budget
+
+
+def budget(mib):
+    return {"EBB_ALONE_BUDGET": mib * MIB, "FAKECUDA_BUDGET": mib * MIB + GLOBALS}
+
+
+def full(command):
+    return [os.path.join(FAKE, command[0]), *command[1:]]
 
 
 def run(command, **variables):
-    env = {"PATH": os.environ["PATH"], **{name: str(value) for name, value in variables.items()}}
-    return subprocess.run([os.path.join(FAKE, command[0]), *command[1:]], env=env, timeout=120,
-                          capture_output=True, text=True, check=False)
+    env = {name: str(value) for name, value in variables.items()}
+    return subprocess.run(full(command), env=env, timeout=PATIENCE_S, capture_output=True,
+                          text=True, check=False)
+
+
+def preloaded(variables):
+    return {"LD_PRELOAD": LIBRARY, "EBB_CUDA_DRIVER": os.path.join(FAKE, "libfakecuda.so"),
+            **variables}
 
 
 def through(command, **variables):
-    return run(command, LD_PRELOAD=LIBRARY, EBB_CUDA_DRIVER=os.path.join(FAKE, "libfakecuda.so"),
-               **variables)
+    return run(command, **preloaded(variables))
 
 
-class Whole(unittest.TestCase):
-    def same(self, command, seeds=SEEDS, **variables):
-        plain = run(command, LD_LIBRARY_PATH=FAKE)
-        self.assertEqual(0, plain.returncode, plain.stderr)
-        for seed in range(1, seeds + 1):
-            done = through(command, FAKECUDA_SEED=seed, EBB_ALONE_CHAOS=7 * seed, **variables)
-            self.assertEqual((plain.stdout, 0, ""), (done.stdout, done.returncode, done.stderr),
-                             f"{command}, seed {seed}")
+def repeat(command, variables):
+    """The line that runs the same again."""
+    settings = [f"{name}={value}" for name, value in preloaded(variables).items()
+                if name != "EBB_ALONE_REPORT"]
+    return shlex.join(["env", "-i", *settings, *full(command)])
+
+
+def wrong(command, expected, variables):
+    """What is wrong with this run, with the line that repeats it; None: nothing."""
+    try:
+        done = through(command, **variables)
+    except subprocess.TimeoutExpired:
+        return f"{repeat(command, variables)}\n    no end within {PATIENCE_S} s"
+    if variables["EBB_ALONE_BACKING"] == "vmm-host" and done.stderr == AWAY:
+        done.stderr = ""
+    if (done.stdout, done.returncode, done.stderr) == (expected, 0, ""):
+        return None
+    return (f"{repeat(command, variables)}\n    exit code {done.returncode}, output "
+            f"{done.stdout!r}, expected {expected!r}, errors {done.stderr[:2000]!r}")
+
+
+def children_s():
+    """Seconds of CPUs that processes took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def failures(command, expected, seeds, variables):
+    """Of these schedules, JOBS at a time. Stops when there are enough to look at."""
+    found, seeds = [], iter(seeds)
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        while len(found) < MOST_SHOWN:
+            part = list(itertools.islice(seeds, 50 * JOBS))
+            if not part:
+                break
+            found += filter(None, pool.map(lambda seed: wrong(
+                [word.format(seed=seed) for word in command], expected,
+                {"FAKECUDA_SEED": seed, "EBB_ALONE_CHAOS": 7 * seed, **variables}), part))
+    return found
+
+
+def evicted_bytes(path):
+    """Of all runs, as tests/cuda_alone.c reports them, and the largest excess over the budget."""
+    with open(path, encoding="utf-8") as file:
+        devices = [[int(word) for word in line.split()] for line in file]
+    return sum(device[0] for device in devices), max(device[3] for device in devices)
+
+
+class Schedules(unittest.TestCase):
+    """Each program, on each backing, under many schedules. {seed} in a command is the seed."""
+
+    def same(self, command, backings=None, seeds=SEEDS, **variables):
+        plain = run([word.format(seed=1) for word in command], LD_LIBRARY_PATH=FAKE)
+        self.assertEqual((0, ""), (plain.returncode, plain.stderr))
+        if command[0] == "cuda_train":  # it need not compute twice what is compared here
+            self.assertTrue(plain.stdout)
+            command = [*command, "--no-serial"]
+        for backing in backings or BACKINGS:
+            with self.subTest(command=shlex.join(command), backing=backing, **variables):
+                self.many(command, plain.stdout, seeds,
+                          {"EBB_ALONE_BACKING": backing, **variables})
+
+    def many(self, command, expected, seeds, variables):
+        before = children_s()
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report")
+            found = failures(command, expected, range(FIRST, FIRST + seeds),
+                             {**variables, "EBB_ALONE_REPORT": report})
+            if found:
+                self.fail("\n" + "\n".join(found[:MOST_SHOWN]))
+            out, over = evicted_bytes(report)
+        self.assertEqual(variables["EBB_ALONE_BACKING"] != "native", out > 0, "evictions")
+        self.assertEqual(0, over)
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        print(f"{seeds} schedules passed, {1000 * (children_s() - before) / seeds:.0f} ms of a CPU "
+              f"and {out / seeds / MIB:.0f} MiB evicted each:", *settings, shlex.join(command),
+              flush=True)
+
+    def trainings(self, trainings, **variables):
+        for options in trainings:
+            # Its kernels find memory by pointers in device memory: not what vmm-trusting is for.
+            backings = [name for name in BACKINGS
+                        if "--hidden" not in options or name != "vmm-trusting"]
+            if backings:
+                self.same(["cuda_train", *options], backings, **variables)
 
     def test_without_a_budget(self):
-        for options in TRAININGS:
-            self.same(["cuda_train", *options])
+        self.trainings([*TRAININGS, GRAPHS])
 
     def test_within_a_budget(self):
-        for options in TRAININGS:
-            self.same(["cuda_train", *options], EBB_ALONE_BUDGET=24 * MIB,
-                      FAKECUDA_BUDGET=24 * MIB)
+        self.trainings(TRAININGS, **budget(12))  # a backward pass uses 10
+        self.trainings([GRAPHS], **budget(20))  # what a graph uses does not move: 12
+
+    def test_whole_blocks(self):
+        """Blocks of several units, in all bytes, and three threads with blocks of one unit. They
+        take long, so that there are fewer runs."""
+        self.same(["cuda_train", *LARGE], seeds=1 + SEEDS // 100, **budget(24))
+        self.same(["cuda_train", "--threads=3", *SPARSE], seeds=1 + SEEDS // 20,
+                  **budget(12), **PATIENT)
 
     def test_nothing_moves(self):
-        self.same(["cuda_train"], EBB_ALONE_NATIVE=1)
+        self.same(["cuda_train", *SHORT], ["native"])
 
     def test_torture(self):
-        self.same(["cuda_torture"], EBB_ALONE_BUDGET=24 * MIB)
+        """Other operations with each seed, in all bytes as in a serial run."""
+        self.same(["cuda_torture", "--operations=120", "--seed={seed}", ROOM], **budget(8))
 
     def test_ranks(self):
-        """Processes that pass gradients on through host memory, as NCCL does when told so."""
-        self.same(["cuda_ranks"])
+        """Kernels that wait for each other. A transfer that waits for them is given up."""
+        self.same(["cuda_ranks", ROOM], EBB_ALONE_TUNING="cuda_patience_ns=30ms")
 
     def test_fork(self):
-        self.same(["cuda_fork"])
+        self.same(["cuda_fork", ROOM])
 
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""
-        self.same(["cuda_train", "--threads=3"])
-        self.same(["cuda_train", "--threads=3"], EBB_ALONE_BUDGET=24 * MIB,
-                  FAKECUDA_BUDGET=24 * MIB)
-        # Two backward passes at a time fill the budget. A third thread allocates all the same.
-        self.same(["cuda_train", "--threads=3", "--bytes=4000000", "--layers=3", "--iterations=2"],
-                  EBB_ALONE_BUDGET=24 * MIB, FAKECUDA_BUDGET=24 * MIB)
+        self.same(["cuda_train", "--threads=3", *SHORT], **PATIENT)
+        # One backward pass at a time fills the budget. The other threads allocate all the same.
+        self.same(["cuda_train", "--threads=3", *SHORT], **budget(12), **PATIENT)
 
+    def test_a_divided_device(self):
+        """MIG: one device, with the memory of its instance."""
+        self.same(["cuda_train", *SHORT], FAKECUDA_MIG=1)
+
+
+class Whole(unittest.TestCase):
     def test_bytes_on_the_device(self):
         """The training needs 43 MiB. It gets 24, and never has more on the device."""
-        command, budget = ["cuda_train", "--bytes=3000000", "--layers=6"], 24 * MIB
+        command, budget = ["cuda_train", *LARGE], 24 * MIB
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "report")
             run(command, LD_LIBRARY_PATH=FAKE, FAKECUDA_REPORT=path)
@@ -107,10 +231,6 @@ class Whole(unittest.TestCase):
         self.assertEqual((plain.stdout, 0), (done.stdout, done.returncode))
         self.assertEqual("ebb: the CUDA driver is version 12.2, 12.4 is needed: the budget is NOT "
                          "enforced\n", done.stderr)
-
-    def test_a_divided_device(self):
-        """MIG: one device, with the memory of its instance."""
-        self.same(["cuda_train"], FAKECUDA_MIG=1)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,22 @@
-/* A fork in the middle of work. The child has no driver, says so, and ends. The parent goes on. */
+/* A fork in the middle of work. The child has no driver, says so, and ends. The parent goes on.
+ *
+ * Option: --room=N, the bytes of the allocation. */
 #include "words.h"
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { WORDS = 4000 };
 
-int main(void)
+int main(int count, char **arguments)
 {
     CUdeviceptr x, unused;
     CUstream stream;
     unsigned now[WORDS];
     words_open(0);
     CHECK(cuStreamCreate(&stream, 0));
-    CHECK(cuMemAlloc_v2(&x, sizeof(now)));
+    long room = option(count, arguments, "room", sizeof(now));
+    EXPECT(room >= (long)sizeof(now));
+    CHECK(cuMemAlloc_v2(&x, (size_t)room));
     CHECK(fill_words(x, WORDS, 1, stream));
     for (int i = 0; i < 20; i++)
         CHECK(mix_words(x, x, WORDS, 3, stream));

@@ -1,15 +1,15 @@
 /* Ranks that wait for each other within kernels, as collectives do. Each rank is a thread, with a
  * device of its own or a share of device 0. In each round all kernels must run at the same time.
  *
- * Options: --ranks=N --rounds=N --devices=N. To plant an error: --no-peer uses peers' memory
- * without access to it.
+ * Options: --ranks=N --rounds=N --devices=N. --room=N: each buffer begins an allocation of N bytes.
+ * To plant an error: --no-peer uses peers' memory without access to it.
  */
 #include "words.h"
 #include <pthread.h>
 
 enum { MOST = 8, WORDS = 1500 };
 
-static long ranks, rounds, devices, no_peer;
+static long ranks, rounds, devices, room, no_peer;
 static CUdeviceptr flags, buffers[MOST];
 static pthread_barrier_t barrier;
 
@@ -35,7 +35,7 @@ static void *rank_body(void *argument)
     }
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK(cuMemAlloc_v2(&buffers[rank], 4 * WORDS));
+    CHECK(cuMemAlloc_v2(&buffers[rank], (size_t)room));
     CHECK(fill_words(buffers[rank], WORDS, (unsigned)rank, stream));
     CHECK(cuStreamSynchronize(stream));
     pthread_barrier_wait(&barrier);
@@ -54,7 +54,7 @@ static void *rank_body(void *argument)
     pthread_barrier_wait(&barrier);
     long next = (rank + 1) % ranks;
     CUdeviceptr mine;
-    CHECK(cuMemAlloc_v2(&mine, 4 * WORDS));
+    CHECK(cuMemAlloc_v2(&mine, (size_t)room));
     CHECK(cuMemsetD32Async(mine, 0, WORDS, stream));
     CHECK(mix_words(mine, buffers[next], WORDS, 3, stream));
     CHECK(cuStreamSynchronize(stream));
@@ -70,8 +70,9 @@ int main(int count, char **arguments)
     ranks = option(count, arguments, "ranks", 2);
     rounds = option(count, arguments, "rounds", 10);
     devices = option(count, arguments, "devices", 1);
+    room = option(count, arguments, "room", 4 * WORDS);
     no_peer = option(count, arguments, "no-peer", 0);
-    if (ranks > MOST)
+    if (ranks > MOST || room < 4 * WORDS)
         return 2;
     words_open(0);
     /* Flags that all devices may use: pinned host memory. */

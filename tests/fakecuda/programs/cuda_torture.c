@@ -2,8 +2,9 @@
  * program does. A shadow in host memory does the same, one after another. In the end all bytes are
  * equal.
  *
- * Options: --seed=N --operations=N --buffers=N --streams=N --words=N --managed. To plant an error:
- * --drop=N leaves out every N-th wait.
+ * Options: --seed=N --operations=N --buffers=N --streams=N --words=N --managed. --room=N: each
+ * buffer is the end of an allocation of N bytes. To plant an error: --drop=N leaves out every N-th
+ * wait.
  */
 #include "words.h"
 
@@ -21,7 +22,7 @@ static struct buffer {
 } buffers[MOST_BUFFERS];
 
 static struct {
-    long operations, buffers, streams, words, drop, managed;
+    long operations, buffers, streams, words, room, drop, managed;
 } set;
 static uint64_t state;
 static CUstream streams[MOST_STREAMS];
@@ -117,14 +118,27 @@ static void compare(struct buffer *x, int s)
     free(host);
 }
 
+static size_t before_words(void)
+{
+    size_t bytes = 4 * (size_t)set.words;
+    return (size_t)set.room > bytes ? ((size_t)set.room - bytes) / 4 * 4 : 0;
+}
+
+static void take(struct buffer *x)
+{
+    size_t before = before_words(), bytes = before + 4 * (size_t)set.words;
+    if (set.managed)
+        CHECK(cuMemAllocManaged(&x->at, bytes, CU_MEM_ATTACH_GLOBAL));
+    else
+        CHECK(cuMemAlloc_v2(&x->at, bytes));
+    x->at += before;
+}
+
 static void renew(struct buffer *x)
 {
     CHECK(cuCtxSynchronize());
-    CHECK(cuMemFree_v2(x->at));
-    if (set.managed)
-        CHECK(cuMemAllocManaged(&x->at, 4 * (size_t)set.words, CU_MEM_ATTACH_GLOBAL));
-    else
-        CHECK(cuMemAlloc_v2(&x->at, 4 * (size_t)set.words));
+    CHECK(cuMemFree_v2(x->at - before_words()));
+    take(x);
     CHECK(cuMemcpyHtoD_v2(x->at, x->shadow, 4 * (size_t)set.words));
 }
 
@@ -159,10 +173,7 @@ static void open_all(void)
     for (int i = 0; i < set.buffers; i++) {
         struct buffer *b = &buffers[i];
         b->shadow = calloc(1, bytes);
-        if (set.managed)
-            CHECK(cuMemAllocManaged(&b->at, bytes, CU_MEM_ATTACH_GLOBAL));
-        else
-            CHECK(cuMemAlloc_v2(&b->at, bytes));
+        take(b);
         CHECK(cuMemsetD8_v2(b->at, 0, bytes));
     }
     CHECK(cuCtxSynchronize());
@@ -175,6 +186,7 @@ int main(int count, char **arguments)
     set.buffers = option(count, arguments, "buffers", 6);
     set.streams = option(count, arguments, "streams", 4);
     set.words = option(count, arguments, "words", 3000);
+    set.room = option(count, arguments, "room", 0);
     set.drop = option(count, arguments, "drop", 0);
     set.managed = option(count, arguments, "managed", 0);
     if (set.buffers > MOST_BUFFERS || set.streams > MOST_STREAMS)
@@ -187,6 +199,6 @@ int main(int count, char **arguments)
         compare(&buffers[i], 0);
     CHECK(cuCtxSynchronize());
     for (int i = 0; i < set.buffers; i++)
-        CHECK(cuMemFree_v2(buffers[i].at));
+        CHECK(cuMemFree_v2(buffers[i].at - before_words()));
     return 0;
 }
