@@ -220,6 +220,91 @@ static void test_evictions_are_called_off(void **state)
     assert_int_equal(rig_child(settings, stays_body, &c, 60), 0);
 }
 
+/* ---- several threads ------------------------------------------------------------------------- */
+
+static struct ebb_cuda_work begin(struct rig *rig, const struct ebb_cuda_use *use, CUstream stream)
+{
+    struct ebb_cuda_work work = {
+        .kind = EBB_CUDA_KERNEL, .stream = stream, .uses = use, .use_count = 1};
+    ebb__cuda_begin(rig->engine, &work);
+    return work;
+}
+
+static bool may_evict(struct rig *rig, const struct known *known)
+{
+    return ebb__room_may_evict(&rig->engine->room, ebb__cuda_find(rig->engine, known->address));
+}
+
+/* A parameter looks like an address of a block, which its owner frees meanwhile. Its entry's next
+ * block stays until the works that use that one have been queued. */
+static void freed_body(void *context)
+{
+    struct rig rig;
+    struct known old, block;
+    start_vmm(&rig, context);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        RIG_OK(known_alloc(&rig, &old, 4 * MIB));
+        const struct ebb_cuda_use of_old = {old.address, 0, EBB_ACCESS_READ};
+        struct ebb_cuda_work first = begin(&rig, &of_old, one), again = begin(&rig, &of_old, one);
+        RIG_MUST(ebb__cuda_free(rig.engine, old.address, EBB_CUDA_NO_STREAM));
+        RIG_OK(known_alloc(&rig, &block, 4 * MIB));
+        const struct ebb_cuda_use of_block = {block.address, 0, EBB_ACCESS_WRITE};
+        struct ebb_cuda_work second = begin(&rig, &of_block, two);
+        ebb__cuda_end(rig.engine, &first, true);
+        RIG_MUST(!may_evict(&rig, &block));
+        ebb__cuda_end(rig.engine, &again, true);
+        RIG_MUST(!may_evict(&rig, &block));
+        ebb__cuda_end(rig.engine, &second, true);
+        RIG_MUST(may_evict(&rig, &block));
+        known_fill(&rig, &block, two, turn);
+        known_check(&rig, &block, two);
+        RIG_MUST(ebb__cuda_free(rig.engine, block.address, EBB_CUDA_NO_STREAM));
+    }
+    RIG_MUST(rig.engine->table.used == 1 + 2); /* entries are used again */
+    rig_stop(&rig);
+}
+
+/* A work is about to use an absent block over the bus. Until it has been queued, nobody fetches the
+ * block, although there is room. */
+static void shared_body(void *context)
+{
+    struct rig rig;
+    struct known a, kept[2];
+    start_vmm(&rig, context);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    known_fill(&rig, &a, one, 1);
+    evict(&rig, &a);
+    for (unsigned i = 0; i < 2; i++) {
+        RIG_OK(known_alloc(&rig, &kept[i], 4 * MIB));
+        ebb__cuda_reach(rig.engine, kept[i].address);
+    }
+    const struct ebb_cuda_use use = {a.address, 0, EBB_ACCESS_WRITE};
+    struct ebb_cuda_work first = begin(&rig, &use, one);
+    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_ABSENT);
+    RIG_MUST(ebb__cuda_free(rig.engine, kept[0].address, EBB_CUDA_NO_STREAM));
+    known_check(&rig, &a, two);
+    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_ABSENT);
+    uint32_t salt = a.salt = 2;
+    void *parameters[] = {&a.address, &a.bytes, &salt};
+    RIG_OK(rig.call.cuLaunchKernel(rig_function(&rig, "fill"), 1, 1, 1, 1, 1, 1, 0, one, parameters,
+                                   NULL));
+    ebb__cuda_end(rig.engine, &first, true);
+    known_check(&rig, &a, one);
+    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_RESIDENT);
+    rig_stop(&rig);
+}
+
+static void test_works_of_threads_overlap(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    struct vmm_case c = {.backing = EBB_CUDA_VMM_TRUSTING, .budget_bytes = 8 * MIB};
+    assert_int_equal(rig_child(settings, freed_body, &c, 60), 0);
+    assert_int_equal(rig_child(settings, shared_body, &c, 60), 0);
+}
+
 /* ---- the driver refuses ---------------------------------------------------------------------- */
 
 static void faults_body(void *context)
@@ -404,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_a_device_that_is_never_quiet),
         cmocka_unit_test(test_peers_end),
         cmocka_unit_test(test_evictions_are_called_off),
+        cmocka_unit_test(test_works_of_threads_overlap),
         cmocka_unit_test(test_faults_of_the_driver),
         cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_pinned_budget),

@@ -301,7 +301,8 @@ static void free_large(struct ebb_cuda *engine, uint32_t block, const struct cud
     entry->state = CUDA_BLOCK_FREE; /* no action may move it any more */
     ebb__cuda_step(engine, EBB_EVENT_FREE, 0, block);
     ebb__cuda_note_plan(engine);
-    ebb__table_give(&engine->table, block);
+    if (!entry->holds) /* else the last work that holds it gives it back */
+        ebb__table_give(&engine->table, block);
 }
 
 bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream stream)

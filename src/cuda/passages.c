@@ -43,6 +43,20 @@ bool ebb__passages_are_over(const struct cuda_streams *streams,
     return for_each((struct cuda_streams *)streams, passages, stop, NULL);
 }
 
+static bool is_queued(struct cuda_streams *streams, const struct cuda_passage *passage,
+                      void *context)
+{
+    const struct cuda_stream *stream = &streams->streams[passage->stream];
+    (void)context;
+    return !stream->open_count || passage->order < stream->open_since;
+}
+
+bool ebb__passages_are_queued(const struct cuda_streams *streams,
+                              const struct cuda_passages *passages)
+{
+    return for_each((struct cuda_streams *)streams, passages, is_queued, NULL);
+}
+
 void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_streams *streams,
                           uint32_t stream, uint64_t order)
 {

@@ -74,6 +74,9 @@ static bool add_fetch(struct cuda_room *room, struct cuda_block *block, bool kee
                              .keep_copy = keep_copy};
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
+    /* Another thread's work may be about to use it where it is. */
+    if (room->backing->ops->hides_absent && !ebb__passages_are_queued(room->streams, &block->uses))
+        return false;
     /* It may have been used over the bus, where it moves only after that. */
     if (!room->backing->ops->is_coherent &&
         !ebb__passages_cover(room->streams, &block->uses, move.events, CUDA_MOVE_EVENTS,

@@ -44,7 +44,8 @@ void ebb__room_shrink(struct cuda_room *room, uint64_t bytes);
 bool ebb__room_evict(struct cuda_room *room, uint32_t block);
 /* Could it be evicted, as far as is known without the driver? */
 bool ebb__room_may_evict(const struct cuda_room *room, uint32_t block);
-/* An absent block, for which there is room, comes back. False: memory is exhausted. */
+/* An absent block, for which there is room, comes back. False: memory is exhausted. Or a work that
+ * has begun uses it where it is, and a move beside that would lose bytes. */
 bool ebb__room_fetch(struct cuda_room *room, uint32_t block, bool keep_copy);
 /* Likewise a resident block that has strayed. */
 void ebb__room_fetch_stray(struct cuda_room *room, uint32_t block);

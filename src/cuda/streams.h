@@ -129,6 +129,9 @@ void ebb__passages_join(struct cuda_passages *passages, const struct cuda_stream
 /* Are all of them over, as far as known? */
 bool ebb__passages_are_over(const struct cuda_streams *streams,
                             const struct cuda_passages *passages);
+/* Has all of it been queued? Events do not cover what is between begin and end. */
+bool ebb__passages_are_queued(const struct cuda_streams *streams,
+                              const struct cuda_passages *passages);
 /* All work in all streams until now, as one set: what a free without a stream must wait for. */
 struct cuda_passages ebb__passages_of_all(const struct cuda_streams *streams, uint64_t order);
 /* Events behind all work of the set, with references. False: there is none for some of it, or they

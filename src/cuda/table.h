@@ -58,6 +58,7 @@ CUdeviceptr ebb__table_address(const struct cuda_table *table, uint32_t unit);
 
 /* An unused entry, all zeros. CUDA_NO_BLOCK: too many blocks. */
 uint32_t ebb__table_take(struct cuda_table *table);
+/* The entry is unused from now on. No work may hold it: it would hold the next block. */
 void ebb__table_give(struct cuda_table *table, uint32_t block);
 void ebb__table_own(struct cuda_table *table, uint32_t first_unit, uint32_t count, uint32_t owner);
 

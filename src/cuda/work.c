@@ -31,7 +31,11 @@ static bool hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t b
 static void let_go(struct ebb_cuda *engine, uint32_t block)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
-    if (entry->holds && --entry->holds == 0 && entry->evict_due)
+    if (!entry->holds || --entry->holds > 0)
+        return;
+    if (entry->state == CUDA_BLOCK_FREE) /* it has been freed meanwhile */
+        ebb__table_give(&engine->table, block);
+    else if (entry->evict_due)
         ebb__cuda_let_go(engine, block);
 }
 
