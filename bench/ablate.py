@@ -73,6 +73,12 @@ def half_and_twice(row):
             yield f"{value:.10g}"
 
 
+def with_iterations(command, number_of):
+    """The command with another value of --iterations: number_of(value)."""
+    return [number_of(word) if before == "--iterations" else word
+            for before, word in zip(["", *command], command)]
+
+
 def build(folder):
     paths = {}
     for name in ("cycle", "unordered"):
@@ -91,8 +97,7 @@ def record(args, commands):
     for name in PROGRAMS:
         path = os.path.join(args.record, f"{name}.ebbt")
         if not os.path.exists(path):
-            command = [SHORT.get(word, word) if before == "--iterations" else word
-                       for before, word in zip(["", *commands[name]], commands[name])]
+            command = with_iterations(commands[name], lambda number: SHORT.get(number, number))
             subprocess.run([args.ebb, "record", "-o", path, "--", *command], check=True,
                            stdout=subprocess.DEVNULL)
         traces[name] = path

@@ -69,8 +69,7 @@ def deal(options, generator):
 
 
 def programs_of(folder):
-    return {name: [ITERATIONS if before == "--iterations" else word
-                   for before, word in zip(["", *command], command)]
+    return {name: ablate.with_iterations(command, lambda _: ITERATIONS)
             for name, command in ablate.build(folder).items()}
 
 

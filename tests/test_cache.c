@@ -10,6 +10,7 @@
 #include "own_folder.h"
 #include "parent/cache.h"
 #include "parent/profile_format.h"
+#include "same_model.h"
 #include "synthetic.h"
 #include "trace/codec.h"
 
@@ -50,45 +51,6 @@ static struct ebb_profile make_profile(uint64_t seed, unsigned iterations)
         assert_null(model.events);
     }
     return profile;
-}
-
-static void assert_same_model(const struct ebb_model *a, const struct ebb_model *b)
-{
-    assert_int_equal(a->tick_count, b->tick_count);
-    assert_int_equal(a->clock_count, b->clock_count);
-    assert_int_equal(a->block_count, b->block_count);
-    assert_int_equal(a->access_count, b->access_count);
-    assert_int_equal(a->gap_count, b->gap_count);
-    assert_int_equal(a->peak_bytes, b->peak_bytes);
-    assert_int_equal(a->peak_tick, b->peak_tick);
-    assert_int_equal(a->has_accesses, b->has_accesses);
-    assert_int_equal(a->unordered, b->unordered);
-    assert_int_equal(a->slack_bytes, b->slack_bytes);
-    assert_memory_equal(a->events, b->events, a->tick_count * sizeof *a->events);
-    assert_memory_equal(a->time_ns, b->time_ns, (a->tick_count + 1) * sizeof *a->time_ns);
-    assert_memory_equal(a->load_bytes, b->load_bytes, a->tick_count * sizeof *a->load_bytes);
-    for (uint32_t i = 0; i < a->block_count; i++) {
-        assert_int_equal(a->blocks[i].serial, b->blocks[i].serial);
-        assert_int_equal(a->blocks[i].size_bytes, b->blocks[i].size_bytes);
-        assert_int_equal(a->blocks[i].alloc_tick, b->blocks[i].alloc_tick);
-        assert_int_equal(a->blocks[i].free_tick, b->blocks[i].free_tick);
-        assert_int_equal(a->blocks[i].span_ticks, b->blocks[i].span_ticks);
-        assert_int_equal(a->blocks[i].first_access, b->blocks[i].first_access);
-        assert_int_equal(a->blocks[i].access_count, b->blocks[i].access_count);
-    }
-    for (uint32_t i = 0; i < a->access_count; i++) {
-        assert_int_equal(a->accesses[i].tick, b->accesses[i].tick);
-        assert_int_equal(a->accesses[i].access, b->accesses[i].access);
-    }
-    assert_int_equal(a->mark_count, b->mark_count);
-    for (uint32_t i = 0; i < a->mark_count; i++) {
-        assert_int_equal(a->marks[i].tick, b->marks[i].tick);
-        assert_int_equal(a->marks[i].value, b->marks[i].value);
-    }
-    for (uint32_t i = 0; i < a->gap_count; i++) {
-        assert_int_equal(a->gaps[i].from_ns, b->gaps[i].from_ns);
-        assert_int_equal(a->gaps[i].length_ns, b->gaps[i].length_ns);
-    }
 }
 
 static void is_read_as_written(void **state)

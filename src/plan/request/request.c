@@ -104,6 +104,8 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
 {
     struct ebb_plan_request *request = &planned->request;
     struct ebb_plan *plan = &planned->plan;
+    if (slack_bytes == 0)
+        return ebb__plan_make_for_uses(policy, request, &planned->without_idle, plan, error);
     request->budget_bytes -= slack_bytes;
     enum ebb_status made = ebb__plan_make(policy, request, plan, error);
     if (made != EBB_OK || plan->feasible)
