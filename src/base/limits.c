@@ -49,19 +49,32 @@ static int below(int descriptor, rlim_t limit)
     return high;
 }
 
-int ebb__descriptor_high(int descriptor)
+/* Duplicates the descriptor to a free number from `limit` on, whatever the program's limit is. */
+static int above(int descriptor, rlim_t limit)
 {
     struct rlimit before;
     int high = -1;
-    if (getrlimit(RLIMIT_NOFILE, &before) != 0 || before.rlim_cur > MOST_NUMBER) {
+    if (ebb__limit_raise(RLIMIT_NOFILE, limit + ROOM, &before))
+        high = fcntl(descriptor, F_DUPFD_CLOEXEC, (int)limit);
+    ebb__limit_restore(RLIMIT_NOFILE, &before);
+    return high;
+}
+
+int ebb__descriptor_high(int descriptor)
+{
+    static _Atomic rlim_t highest; /* limit seen: a program that lowers it may raise it again */
+    struct rlimit limit;
+    int high = -1;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > MOST_NUMBER) {
         high = fcntl(descriptor, F_DUPFD_CLOEXEC, USUAL_NUMBER);
     } else {
-        rlim_t limit = before.rlim_cur;
-        if (ebb__limit_raise(RLIMIT_NOFILE, limit + ROOM, &before))
-            high = fcntl(descriptor, F_DUPFD_CLOEXEC, (int)limit);
-        ebb__limit_restore(RLIMIT_NOFILE, &before);
+        if (highest < limit.rlim_cur)
+            highest = limit.rlim_cur;
+        high = above(descriptor, highest);
         if (high < 0)
-            high = below(descriptor, limit);
+            high = above(descriptor, limit.rlim_cur);
+        if (high < 0)
+            high = below(descriptor, limit.rlim_cur);
     }
     if (high < 0)
         return descriptor;
