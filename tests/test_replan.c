@@ -410,8 +410,11 @@ static void intervals_are_the_shorter_ones(void **state)
         model.time_ns[i] += 5000000;
     for (uint32_t i = half; i <= other.tick_count; i++)
         other.time_ns[i] += 7000000;
+    uint64_t third_ns = model.time_ns[third];
     assert_true(ebb__measured_shorten(&model, &other));
-    assert_int_equal(ebb__model_iteration_ns(&model), whole);
+    /* As long as the shorter iteration, but in the proportions of the shorter intervals. */
+    assert_int_equal(ebb__model_iteration_ns(&model), whole + 5000000);
+    assert_true(model.time_ns[third] < third_ns);
     assert_false(ebb__measured_shorten(&model, &longer));
     /* An access that occurs in one model only changes nothing. */
     uint32_t unseen = 0;

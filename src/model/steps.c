@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    KEPT = 1 << 16,    /* turns: a limit; 32768 steps */
+    KEPT = 1 << 14,    /* turns: a limit, of 1.2 MB; 8192 steps */
     FINE_DIVISOR = 64, /* weights and their states may be most of the peak */
     NEIGHBOURS = 4,    /* so many begins of swings beside one tell that it is the base */
     BASE_DIVISOR = 32,
@@ -230,8 +230,27 @@ enum ebb_status ebb__steps_at(const struct ebb_steps *steps, uint64_t telling_by
     return good ? EBB_OK : EBB_ERR_MEMORY;
 }
 
-/* Forgets turns that are too small by now. If that is not enough, counts the steps of all and
- * forgets these. */
+/* The trough at which the last step begins, which is not over. If it has most of the turns, or is
+ * the only step, the newest trough. */
+static bool find_last_step(const struct ebb_steps *steps, uint64_t *swing_bytes, size_t *trough)
+{
+    const ebb_turns *turns = &steps->turns;
+    ebb_turns coarse = {0};
+    bool good = find_kept(steps, 0, &coarse, swing_bytes);
+    struct walk walk = begin_walk(&coarse, good ? *swing_bytes : 0);
+    uint64_t event = 0;
+    while (next_step(&walk))
+        event = coarse.items[walk.first].event;
+    ebb_vec_free(&coarse);
+    *trough = (turns->count - 1) / 2 * 2;
+    for (size_t i = turns->count / 2; i < turns->count; i++)
+        if (turns->items[i].event == event && i % 2 == 0)
+            *trough = i;
+    return good;
+}
+
+/* Forgets turns that are too small by now. If that is not enough, counts the steps that are over
+ * and forgets their turns. */
 static bool forget(struct ebb_steps *steps)
 {
     ebb_turns coarse = {0};
@@ -244,20 +263,18 @@ static bool forget(struct ebb_steps *steps)
     if (coarse.count < KEPT / 2)
         return true;
     struct ebb_steps_found found;
-    ebb_turns scratch = {0};
     uint64_t swing_bytes;
-    bool good =
-        find_telling(steps, &scratch, &swing_bytes) && ebb__steps_find(steps, 0, &found) == EBB_OK;
-    ebb_vec_free(&scratch);
-    if (!good)
+    size_t trough, count = steps->turns.count;
+    if (!find_last_step(steps, &swing_bytes, &trough))
+        return false;
+    steps->turns.count = trough + 1;
+    if (ebb__steps_find(steps, 0, &found) != EBB_OK)
         return false;
     steps->before = found;
     steps->before_bytes = swing_bytes;
-    /* Begin again at the newest trough. */
-    size_t newest = (steps->turns.count - 1) / 2 * 2;
-    memmove(steps->turns.items, steps->turns.items + newest,
-            (steps->turns.count - newest) * sizeof *steps->turns.items);
-    steps->turns.count -= newest;
+    steps->turns.count = count - trough;
+    memmove(steps->turns.items, steps->turns.items + trough,
+            steps->turns.count * sizeof *steps->turns.items);
     return true;
 }
 

@@ -364,8 +364,8 @@ struct ebb_transfer_costs ebb__measured_costs(const struct process *process,
 bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,
                           double tolerance);
 /* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
- * Observing accesses prolongs some intervals, waiting for transfers others. Returns false if they
- * are not the same iteration. */
+ * Observing accesses prolongs some intervals, waiting for transfers others. Then all are scaled to
+ * the time of the shorter iteration. Returns false if they are not the same iteration. */
 bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other);
 
 /* names.c: true if the persistent blocks that the model names are those of this process, but for a

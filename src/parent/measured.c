@@ -121,6 +121,10 @@ bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *othe
         other_last_ns = other->time_ns[other_tick++];
         clock_ns[clock] = now_ns;
     }
+    /* Each interval varies by itself, so their minima are less than any iteration takes. */
+    uint64_t whole_ns = last_ns < other_last_ns ? last_ns : other_last_ns;
+    for (uint32_t clock = 0; now_ns && clock <= model->clock_count; clock++)
+        clock_ns[clock] = (uint64_t)((double)clock_ns[clock] / (double)now_ns * (double)whole_ns);
     ebb__model_retime(model, clock_ns);
     free(clock_ns);
     return true;
