@@ -5,11 +5,14 @@
 
 Each training runs under `ebb run --budget B --policy P`, once for each budget and policy. It runs
 under Debian's PyTorch, and under that of the virtual environment DIR. What is measured is the median
-of the planned iterations; under a policy without a script, of the iterations after learning. Two
+of the planned iterations; under a policy without a script, of the iterations after learning. Three
 predictions stand beside it:
 
   run    what the run itself said when it had learnt its iteration (`learnt_iteration_ns` of the
-         summary): no planned iteration had been seen
+         summary): no planned iteration had been seen. Often it knows only the first iteration,
+         in which libraries prepare themselves
+  plan   what it says of the plan in force at the end (`predicted_iteration_ns`), simulated with the
+         pace and the lanes that the run has measured meanwhile
   trace  what `ebb plan` says of a trace of the training, on the machine that the run assumed. The
          trace is recorded once for each training, before its runs
 
@@ -45,7 +48,7 @@ POLICIES = ("ebb", "appobmem", "autoswap:vote", "lru")
 # The greatest errors that are good enough: of the median run, of the worst.
 LIMITS = {"ebb": (0.07, 0.15)}
 LIMITS_OF_OTHERS = (0.12, 0.25)
-SOURCES = ("run", "trace")
+SOURCES = ("run", "plan", "trace")
 TOO_LONG = 124  # exit code of timeout(1)
 
 
@@ -81,6 +84,7 @@ def row_of(key, result, summary, plan):
     row["why_nothing"] = why
     row["measured_ns"] = None if why else summary["iteration_ns"]["median"]
     row["run_ns"] = summary.get("learnt_iteration_ns") or None
+    row["plan_ns"] = summary.get("predicted_iteration_ns") or None
     row["trace_ns"] = (plan["iteration_ns"] + plan.get("overhead_ns", 0)
                        if plan.get("feasible") else None)
     for source in SOURCES:
@@ -231,7 +235,8 @@ def seconds(ns):
 def print_row(row):
     print("{python:<7}{model:<13}{budget:>6} {policy:<14}".format(**row)
           + f"{seconds(row['measured_ns']):>9}{seconds(row['run_ns']):>9}"
-          f"{percent(row['run_error']):>10}{seconds(row['trace_ns']):>9}"
+          f"{percent(row['run_error']):>10}{seconds(row['plan_ns']):>9}"
+          f"{percent(row['plan_error']):>10}{seconds(row['trace_ns']):>9}"
           f"{percent(row['trace_error']):>10}  {row['why_nothing'] or ''}", flush=True)
 
 
@@ -290,7 +295,7 @@ def main():
     done = {tuple(row[name] for name in ("python", "model", "budget", "policy"))
             for row in report["rows"]}
     print(f"{'python':<7}{'model':<13}{'':>6} {'policy':<14}{'measured':>9}{'run':>9}{'error':>10}"
-          f"{'trace':>9}{'error':>10}")
+          f"{'plan':>9}{'error':>10}{'trace':>9}{'error':>10}")
     for row in report["rows"]:
         print_row(row)
     for key in validation.keys():

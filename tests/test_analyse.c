@@ -247,21 +247,46 @@ static void test_large_serials(void **state)
     ebb_vec_free(&loop.events);
 }
 
-/* Accesses are traced in two iterations only. The other iterations give the times. */
+/* A loop whose accesses are traced in two iterations only. In the last of these, the optimizer's
+ * are not, which allocates nothing and takes `unseen_ns`. */
+static void trace_two_of_nine(struct loop *loop, uint64_t unseen_ns)
+{
+    begin_loop(loop);
+    for (size_t i = 0; i < 9; i++) {
+        loop->traced = i == 4 || i == 5;
+        loop->slow = loop->traced ? 700 : 100 + i;
+        if (i == 4)
+            emit_mark(loop, EBB_MARK_TRACE_ON);
+        if (i == 6) {
+            emit_mark(loop, EBB_MARK_TRACE_OFF);
+            loop->now += unseen_ns;
+        }
+        iterate(loop, i);
+    }
+}
+
+/* The iteration whose end was not traced is not the model: it would lack uses. */
+static void test_trace_ends_in_optimizer(void **state)
+{
+    (void)state;
+    for (uint64_t unseen_ns = 100; unseen_ns < 100000000; unseen_ns *= 10) {
+        struct loop loop;
+        struct ebb_analysis analysis;
+        trace_two_of_nine(&loop, unseen_ns);
+        assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
+        assert_true(analysis.has_accesses);
+        assert_int_equal(analysis.model_first, loop.starts[unseen_ns > 1000000 ? 4 : 5]);
+        ebb__analysis_fini(&analysis);
+        ebb_vec_free(&loop.events);
+    }
+}
+
+/* The iterations that are not traced give the times. */
 static void test_times_of_untraced(void **state)
 {
     (void)state;
     struct loop loop;
-    begin_loop(&loop);
-    for (size_t i = 0; i < 9; i++) {
-        loop.traced = i == 4 || i == 5;
-        loop.slow = loop.traced ? 700 : 100 + i;
-        if (i == 4)
-            emit_mark(&loop, EBB_MARK_TRACE_ON);
-        if (i == 6)
-            emit_mark(&loop, EBB_MARK_TRACE_OFF);
-        iterate(&loop, i);
-    }
+    trace_two_of_nine(&loop, 0);
     struct ebb_analysis analysis;
     assert_int_equal(ebb__analyse(span_of(&loop), &analysis, NULL), EBB_OK);
     assert_int_equal(analysis.iterations, 8);
@@ -869,6 +894,7 @@ int main(void)
         cmocka_unit_test(what_no_program_has_is_refused),
         cmocka_unit_test(test_training_loop),
         cmocka_unit_test(a_loop_that_covers_more_is_none),
+        cmocka_unit_test(test_trace_ends_in_optimizer),
         cmocka_unit_test(test_times_of_untraced),
         cmocka_unit_test(test_end_of_program),
         cmocka_unit_test(test_large_serials),

@@ -5,6 +5,8 @@
 
 #include "landmark.h"
 
+enum { UNOBSERVED_NS = 1000000 }; /* of a window's end: fewer hold no use that matters */
+
 /* Live bytes just before a symbol. */
 static uint64_t live_before(const struct ebb_symbols *symbols, enum ebb_symbol_kind kind,
                             size_t index)
@@ -145,13 +147,25 @@ static size_t window_end(const struct ebb_stream *stream, const struct ebb_windo
     return last;
 }
 
+/* A stretch that ends behind the window's last event. Observation may have been stopped in an
+ * allocation, which the next window then begins with. If it was stopped earlier, the accesses after
+ * it are missing: often those of the optimizer, which allocates nothing. */
+static bool lasts_to_end(const struct ebb_stream *stream, const struct ebb_stretch *stretch,
+                         const struct ebb_window *window)
+{
+    if (stretch->last < window_end(stream, window))
+        return false;
+    return stretch->last >= window->last || window->last >= stream->events.count ||
+           stream->events.items[window->last].time_ns <=
+               stream->events.items[stretch->last].time_ns + UNOBSERVED_NS;
+}
+
 bool ebb__stream_is_traced(const struct ebb_stream *stream, const struct ebb_window *window)
 {
     for (size_t i = stream->traced.count; i-- > 0;) {
         const struct ebb_stretch *stretch = &stream->traced.items[i];
         if (stretch->first <= window->first)
-            return stretch->last >= window_end(stream, window) &&
-                   !ebb__stream_has_lost(stream, window);
+            return lasts_to_end(stream, stretch, window) && !ebb__stream_has_lost(stream, window);
     }
     return false;
 }
