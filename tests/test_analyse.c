@@ -760,6 +760,37 @@ static void test_watch_marked_within(void **state)
     ebb_vec_free(&loop.events);
 }
 
+/* A loop at the start has left one mark by accesses, and the next one comes in the training. What
+ * lies between is no iteration. The one that is found by allocations stays. */
+static void test_watch_marked_apart(void **state)
+{
+    (void)state;
+    enum { ALLOCS = 100, USES = 3000, ITERATIONS = 8 };
+    for (size_t before = 0; before < 5 * ALLOCS; before += ALLOCS / 4) {
+        struct loop loop;
+        begin_loop(&loop);
+        struct ebb_watch *watch;
+        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        emit_marked(&loop, 1, EBB_ITERATION_BY_ACCESSES, 0, 0);
+        for (size_t i = 0; i < before; i++)
+            make(&loop, (1000 + i) << 10);
+        size_t pushed = push_new(watch, &loop, 0);
+        for (size_t i = 0; i < ITERATIONS; i++) {
+            for (size_t k = 0; k < USES; k++)
+                emit(&loop, EBB_EVENT_ACCESS, 100000 + k, 4 << 20);
+            if (i > 2)
+                emit_marked(&loop, 1, EBB_ITERATION_BY_ACCESSES, 0, 0);
+            for (size_t k = 0; k < ALLOCS; k++)
+                emit(&loop, EBB_EVENT_FREE, make(&loop, (20 + k) << 20), (20 + k) << 20);
+            pushed = push_new(watch, &loop, pushed);
+            assert_int_equal(ebb__watch_period_allocs(watch), i > 0 ? ALLOCS : 0);
+        }
+        assert_int_equal(ebb__watch_patterns(watch), 1);
+        ebb__watch_destroy(watch);
+        ebb_vec_free(&loop.events);
+    }
+}
+
 /* Random events: no crash, no hang, no contradiction. */
 static void test_watch_random(void **state)
 {
@@ -911,6 +942,7 @@ int main(void)
         cmocka_unit_test(test_watch_looks_far_again),
         cmocka_unit_test(test_watch_marked),
         cmocka_unit_test(test_watch_marked_within),
+        cmocka_unit_test(test_watch_marked_apart),
         cmocka_unit_test(test_watch_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

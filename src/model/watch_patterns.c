@@ -138,18 +138,29 @@ static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, si
            period_allocs * 4 >= allocs * 3;
 }
 
-/* The number of allocations from one mark of the repetition to the next. */
-static size_t allocs_of_marks(const struct ebb_watch *watch, const struct ebb_repetition *marks)
+/* Allocations before the mark that is `age` symbols older than the newest. */
+static size_t allocs_before_mark(const struct ebb_watch *watch, size_t age)
 {
     const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_MARK];
-    size_t count = (marks->last_symbol - marks->first_symbol) / marks->period_symbols;
-    size_t first = symbols->events.items[marks->first_symbol];
-    size_t last = marks->last_symbol < symbols->events.count
-                      ? symbols->events.items[marks->last_symbol]
-                      : watch->stream.events.count;
-    return (ebb__stream_allocs_before(&watch->stream, last) -
-            ebb__stream_allocs_before(&watch->stream, first)) /
-           count;
+    return ebb__stream_allocs_before(&watch->stream,
+                                     symbols->events.items[symbols->events.count - 1 - age]);
+}
+
+/* Does the exact repetition of `period` allocations tell the iteration rather than marks by
+ * accesses? It does if it covers the newest iteration between such marks, and if that is not as
+ * long as the one before. The first mark may be of a loop at the program's start. */
+static bool allocs_prevail(const struct ebb_watch *watch, size_t period,
+                           const struct ebb_repetition *marks)
+{
+    size_t apart = marks->period_symbols;
+    if (!marks_by_accesses(watch) || period < ebb__tuning()->clock_allocations)
+        return false;
+    if (watch->stream.symbols[EBB_SYMBOL_MARK].events.count <= 2 * apart)
+        return true;
+    size_t newest = allocs_before_mark(watch, 0), middle = allocs_before_mark(watch, apart);
+    size_t oldest = allocs_before_mark(watch, 2 * apart);
+    return !is_about(newest - middle, middle - oldest) ||
+           covers_marks(watch, period, newest - middle);
 }
 
 static size_t window_of(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
@@ -230,7 +241,7 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         size_t period = watch->template.period_symbols;
         bool exact = watch->template.landmark_bytes == 0;
         if (!marks_prevail(watch, period, window_of(watch, repetition)) ||
-            (exact && covers_marks(watch, period, allocs_of_marks(watch, repetition))))
+            (exact && allocs_prevail(watch, period, repetition)))
             return;
     }
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
