@@ -1,6 +1,5 @@
 #include "device/runs.h"
 
-#include "base/tuning.h"
 #include "device/os.h"
 
 #include <fcntl.h>
@@ -9,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Such a part of a process's mappings may begin a run in the arena, half of it in staging. */
+#define ARENA_DIVISOR 4u
 #define MAPPINGS_WHERE_UNKNOWN 65530ul /* the kernel's default */
 
 static struct {
@@ -69,15 +70,15 @@ void ebb__runs_note(uintptr_t address, bool begins)
 
 bool ebb__runs_full_in_arena(void)
 {
-    return runs.count[0] >= runs.most / ebb__tuning()->mapping_divisor;
+    return runs.count[0] >= runs.most / ARENA_DIVISOR;
 }
 
 bool ebb__runs_many_in_staging(void)
 {
-    return runs.count[1] >= runs.most / (2 * ebb__tuning()->mapping_divisor) / 2;
+    return runs.count[1] >= runs.most / (2 * ARENA_DIVISOR) / 2;
 }
 
 bool ebb__runs_full_in_staging(void)
 {
-    return runs.count[1] >= runs.most / (2 * ebb__tuning()->mapping_divisor);
+    return runs.count[1] >= runs.most / (2 * ARENA_DIVISOR);
 }

@@ -13,6 +13,9 @@
 
 #define LOOKS 10u /* looks within the shorter limit */
 
+/* A parent that has not looked for so long was stopped itself, and starts to count anew. */
+#define GAP_NS ((uint64_t)3000000000)
+
 struct overdue {
     const struct ebb_wait *wait; /* the oldest; NULL: none */
     uint64_t age_ns;
@@ -175,7 +178,7 @@ void ebb__alarm_look(struct ebb_parent *parent, struct process *process, uint64_
     uint64_t shorter_ns = fault_limit_ns < transfer_limit_ns ? fault_limit_ns : transfer_limit_ns;
     if (now_ns - alarm->looked_ns < shorter_ns / LOOKS)
         return;
-    bool gap = now_ns - alarm->looked_ns > ebb__tuning()->alarm_gap_ns;
+    bool gap = now_ns - alarm->looked_ns > GAP_NS;
     alarm->looked_ns = now_ns;
     struct overdue fault = {0}, transfer = {0};
     note(process, now_ns, gap, &fault, &transfer);

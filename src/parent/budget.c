@@ -5,7 +5,10 @@
  * it grows much, the iterations were detected wrongly, unless the planned one goes on. */
 #include "parent/internal.h"
 
+#include "base/size.h"
 #include "base/tuning.h"
+
+#define SMALL_BYTES (16 * EBB_MIB) /* small programs vary by so much */
 
 uint64_t ebb__budget_peak(const struct process *process)
 {
@@ -110,8 +113,7 @@ bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
         return false;
     if (goes_on)
         process->memory->budget.of_bytes = peak;
-    if (goes_on || peak <= known + known / ebb__tuning()->other_peak_divisor +
-                               ebb__tuning()->other_peak_bytes) {
+    if (goes_on || peak <= known + known / ebb__tuning()->other_peak_divisor + SMALL_BYTES) {
         uint64_t budget = share_of_peak(parent, peak);
         if (budget > atomic_load(&process->memory->ledger->budget_bytes))
             atomic_store(&process->memory->ledger->budget_bytes, budget);

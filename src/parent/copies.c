@@ -23,6 +23,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* Limits: looks are so far apart, and take such a part of the time at most. */
+enum { LOOK_NS = 20000000, LOOK_DIVISOR = 100 };
+
 /* Its number in the pid namespace of `ebb`, which may differ from its own. 0: unknown. */
 static int process_id(const struct process *process)
 {
@@ -130,7 +133,6 @@ void ebb__copies_look(struct ebb_parent *parent)
     }
     parent->copies.relatives = relatives;
     ebb__copies_note(parent, parent->copies.bytes);
-    uint64_t end = ebb__now_ns(), pause = (end - now) * ebb__tuning()->fork_look_divisor;
-    parent->copies.look_ns =
-        end + (pause > ebb__tuning()->fork_look_ns ? pause : ebb__tuning()->fork_look_ns);
+    uint64_t end = ebb__now_ns(), pause = (end - now) * LOOK_DIVISOR;
+    parent->copies.look_ns = end + (pause > LOOK_NS ? pause : LOOK_NS);
 }

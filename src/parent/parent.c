@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/geometry.h"
 #include "base/limits.h"
+#include "base/size.h"
 #include "base/tuning.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #define BATCH_EVENTS 4096
+#define PROBE_FROM_BYTES (16 * EBB_MIB) /* a program that holds less is not worth a probe */
 
 enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
                                    struct ebb_parent **created, struct ebb_error *error)
@@ -214,8 +216,7 @@ int ebb__parent_step(struct ebb_parent *parent)
             continue;
         drain(parent, process);
         if (process->stream.watch && atomic_load(&process->stream.ring->counters.managing)) {
-            if (atomic_load(&process->stream.ring->counters.live_bytes) >=
-                ebb__tuning()->probe_from_bytes)
+            if (atomic_load(&process->stream.ring->counters.live_bytes) >= PROBE_FROM_BYTES)
                 ebb__lanes_begin(parent, process->memory);
             ebb__parent_learn(parent, process);
             ebb__leave_early(parent, process);

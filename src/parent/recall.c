@@ -12,6 +12,7 @@
 #include "parent/internal.h"
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "base/tuning.h"
 #include "plan/plan.h"
 
@@ -20,6 +21,7 @@
 
 /* A program that begins may pause so long between two allocations: it reads a file. A limit. */
 #define PAUSE_NS ((uint64_t)1000000000)
+#define UNMANAGED_BYTES (4 * EBB_MIB) /* what is not managed is only sampled, and varies */
 
 const char *ebb__cache_use_name(enum ebb_cache_use use)
 {
@@ -262,8 +264,8 @@ static bool exceeds_peak(const struct process *process)
     uint64_t known = process->recall.profile.unmanaged_peak_bytes;
     return process->memory->budget.state == BUDGET_PRESUMED &&
            process->memory->budget.of == process &&
-           ebb__budget_peak(process) > known + known / ebb__tuning()->presumed_peak_divisor +
-                                           ebb__tuning()->presumed_peak_bytes;
+           ebb__budget_peak(process) >
+               known + known / ebb__tuning()->presumed_peak_divisor + UNMANAGED_BYTES;
 }
 
 /* For a plan that follows accesses. Either its blocks have not come, though the program has

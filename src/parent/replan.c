@@ -18,6 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits: plans for other lanes than assumed, beyond which what is measured is noise, and plans for
+ * another room. */
+enum { MOST_PLANS = 4, MOST_FOR_ROOM = 6 };
+
 /* The planned iterations of this trial: returns their number, and the median of their durations. */
 static size_t judge_iterations(const struct process *process, uint64_t *median_ns)
 {
@@ -92,7 +96,7 @@ static enum replan_reason judge_room(struct trial *trial, const struct sent *sen
     trial->room_iterations = room == trial->room ? trial->room_iterations + 1 : 1;
     trial->room = room;
     if (trial->room_iterations < ebb__tuning()->replan_room_iterations ||
-        trial->room_replans == ebb__tuning()->replan_most_for_room)
+        trial->room_replans == MOST_FOR_ROOM)
         return REPLAN_NONE;
     return room;
 }
@@ -158,7 +162,7 @@ static enum replan_reason judge(const struct trial *trial, const struct findings
 {
     if (found->slower)
         return REPLAN_BACK;
-    if (trial->replans == ebb__tuning()->replan_most)
+    if (trial->replans == MOST_PLANS)
         return REPLAN_ENOUGH;
     if (found->waits && found->faster)
         return REPLAN_PACE;

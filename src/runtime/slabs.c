@@ -1,7 +1,5 @@
 #include "runtime/slabs.h"
 
-#include "base/tuning.h"
-
 #include "runtime/internal.h"
 
 #include <sys/mman.h>
@@ -16,6 +14,8 @@
 #define DOUBLINGS 4u
 #define CLASSES (EVEN_CLASSES + PER_DOUBLING * DOUBLINGS)
 #define MASK_WORDS (EBB_SLAB_BYTES / EBB_SMALL_LEAST_BYTES / 64)
+
+enum { SLABS_KEPT = 4 }; /* empty slabs, for the next request */
 
 enum { CLASS_FREE = 0 }; /* value of slab->class if the slab has no class; else it is class + 1 */
 
@@ -164,7 +164,7 @@ static uintptr_t give_slab(struct ebb_slabs *slabs, uint32_t index)
 {
     slabs->slabs[index].class = CLASS_FREE;
     pthread_mutex_lock(&slabs->lock);
-    bool keep = slabs->kept_count < ebb__tuning()->slabs_kept;
+    bool keep = slabs->kept_count < SLABS_KEPT;
     if (keep) {
         link_slab(slabs, &slabs->kept, index);
         slabs->kept_count++;

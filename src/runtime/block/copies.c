@@ -17,7 +17,6 @@
  * A line needs a file description of its own, opened through /proc. If that fails, the generation
  * counts as living for ever. Its space is lost, but no data is. */
 #include "base/limits.h"
-#include "base/tuning.h"
 #include "runtime/block/block.h"
 
 #include <fcntl.h>
@@ -27,6 +26,10 @@
 
 #define MOST_LIVING ((uint32_t)1 << 12)   /* a limit; generations beyond it count as living */
 #define MOST_DEFERRED ((uint32_t)1 << 16) /* as many as extents; space beyond that is lost */
+
+/* Limits: file locks, which tell of forked readers, are looked at so often, and for such a part of
+ * the time at most. */
+enum { LOOK_NS = 1000000, LOOK_DIVISOR = 100 };
 
 static void protect(struct table *table, int descriptor, bool on)
 {
@@ -143,9 +146,8 @@ static bool look_at_living(struct relatives *relatives)
         if (is_alive(relatives, relatives->living[i]))
             relatives->living[kept++] = relatives->living[i];
     relatives->living_count = kept;
-    uint64_t now = ebb__now_ns(), pause = (now - began) * ebb__tuning()->lock_look_divisor;
-    relatives->look_ns =
-        now + (pause > ebb__tuning()->lock_look_ns ? pause : ebb__tuning()->lock_look_ns);
+    uint64_t now = ebb__now_ns(), pause = (now - began) * LOOK_DIVISOR;
+    relatives->look_ns = now + (pause > LOOK_NS ? pause : LOOK_NS);
     return kept < before;
 }
 

@@ -13,6 +13,8 @@
 
 #include "base/tuning.h"
 
+enum { MOST_SAVED_NS = 50000000 }; /* an iteration's exchanges come at once */
+
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
 static void held_add(struct memory *memory, uint64_t bytes)
@@ -83,8 +85,8 @@ static bool may_exchange(struct memory *memory)
     uint64_t part_ns = (ebb__now_ns() - memory->exchange_since_ns) / share;
     memory->exchange_ns += (int64_t)part_ns;
     memory->exchange_since_ns += part_ns * share;
-    if (memory->exchange_ns > (int64_t)ebb__tuning()->exchange_most_ns)
-        memory->exchange_ns = (int64_t)ebb__tuning()->exchange_most_ns;
+    if (memory->exchange_ns > MOST_SAVED_NS)
+        memory->exchange_ns = MOST_SAVED_NS;
     return memory->exchange_ns > 0;
 }
 

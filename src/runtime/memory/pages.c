@@ -9,14 +9,14 @@
  * A block takes huge pages for its whole 2 MiB units and small ones for the rest. */
 #include "runtime/memory/memory.h"
 
-#include "base/tuning.h"
-
 #include <sys/mman.h>
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
 /* The cost of a page is counted in runs of so many and more. In shorter ones the call itself counts
  * more, and plans do not move such blocks. */
+/* A smaller tail of a block goes to the small-page stack and back as fast. */
+#define TAIL_LEAST_BYTES ((size_t)256 << 10)
 #define SMALL_RUN_BYTES (64 * EBB_PAGE_BYTES)
 
 void ebb__pages_gone(struct memory *memory, uint64_t bytes)
@@ -187,7 +187,7 @@ static void take_apart(struct memory *memory, uintptr_t frame, uint64_t bytes)
 
 void ebb__pages_give_frame(struct memory *memory, uintptr_t frame, uint64_t bytes)
 {
-    if ((bytes & huge_mask) == 0 || bytes < ebb__tuning()->tail_cache_least_bytes ||
+    if ((bytes & huge_mask) == 0 || bytes < TAIL_LEAST_BYTES ||
         !ebb__tail_cache_keep(&memory->frames, frame, bytes))
         take_apart(memory, frame, bytes);
 }

@@ -7,6 +7,8 @@
 
 #include "base/tuning.h"
 
+/* Prediction may move such a part of what fits beyond its share: it must be able to begin. */
+#define ALLOWANCE_DIVISOR 8u
 #define BLOCKS_BYTES (MOST_BLOCKS * sizeof(struct foreseen))
 
 void ebb__foresee_fini(struct foresee *foresee)
@@ -141,8 +143,7 @@ void ebb__foresee_freed(struct foresee *foresee, struct table *table, const stru
 bool ebb__foresee_leads(struct foresee *foresee, struct table *table)
 {
     return is_on(foresee, table) &&
-           ebb__rival_is_beaten(&foresee->rival, ebb__tuning()->predict_excess,
-                                ebb__tuning()->predict_allowance_divisor);
+           ebb__rival_is_beaten(&foresee->rival, ebb__tuning()->predict_excess, ALLOWANCE_DIVISOR);
 }
 
 uint64_t ebb__foresee_distance(const struct foresee *foresee, const struct table *table,

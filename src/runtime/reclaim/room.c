@@ -3,6 +3,13 @@
 
 #include "base/tuning.h"
 
+/* Limits: other processes are given so long to make room, once they have heard of it. The parent is
+ * given so long to pass a request on, which it does not while it plans. After both in vain nobody
+ * is asked for so long. */
+#define PATIENCE_NS ((uint64_t)500000000)
+#define PARENT_NS ((uint64_t)10000000000)
+#define ALONE_NS ((uint64_t)5000000000)
+
 /* A block that a plan prefetches and no thread waits for. NULL: none. */
 static struct block *early_fetch(struct reclaim *reclaim)
 {
@@ -53,9 +60,8 @@ bool ebb__room_ask_others(struct reclaim *reclaim, uint64_t bytes, struct asking
         asking->since_ns = now;
         asking->is_heard = true;
     }
-    if (now - asking->since_ns >
-        (asking->is_heard ? ebb__tuning()->room_patience_ns : ebb__tuning()->room_parent_ns)) {
-        reclaim->alone_until_ns = now + ebb__tuning()->room_alone_ns;
+    if (now - asking->since_ns > (asking->is_heard ? PATIENCE_NS : PARENT_NS)) {
+        reclaim->alone_until_ns = now + ALONE_NS;
         return false;
     }
     atomic_store(&ledger->starving_process, reclaim->core->config.process_id);

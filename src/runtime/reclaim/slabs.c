@@ -21,6 +21,8 @@
 
 #include "base/tuning.h"
 
+enum { MOST_DOUBLINGS = 8 }; /* a slab that comes back is left alone for twice as long, so often */
+
 void ebb__slab_count(struct reclaim *reclaim, const struct block *block, bool here)
 {
     if (block->inherited)
@@ -39,7 +41,7 @@ void ebb__slab_back(struct reclaim *reclaim, struct block *block)
         return;
     record->since_ns = ebb__now_ns();
     record->arrival = ++reclaim->addresses->slabs.arrivals;
-    record->doublings += record->doublings < ebb__tuning()->slab_most_doublings;
+    record->doublings += record->doublings < MOST_DOUBLINGS;
 }
 
 static bool slabs_may_be_evicted(const struct reclaim *reclaim)

@@ -9,6 +9,8 @@
 
 #include "base/tuning.h"
 
+enum { MOST_MISSED = 1024 }; /* parts, since the clock was last seen: this is not what was learnt */
+
 static uint32_t armed_count(const struct ebb_script *script)
 {
     return script->clock_count < (uint32_t)ebb__tuning()->access_clock_armed
@@ -65,7 +67,7 @@ static bool begin_lap(struct replay *replay)
 
 static void touched(struct replay *replay, const struct block *block, bool missed)
 {
-    if (missed && ++replay->missed > ebb__tuning()->access_clock_most_missed) {
+    if (missed && ++replay->missed > MOST_MISSED) {
         ebb__clock_stop(replay);
         return;
     }

@@ -15,6 +15,7 @@
 #include "base/tuning.h"
 
 #define PACE_LEAST 0.01
+#define PACE_RANGE 4.0  /* a stretch differs from the pace in general by no more */
 #define LONGEST_NS 1e15 /* a limit, since scripts are not trusted */
 
 static uint64_t scaled(uint64_t ns, double factor)
@@ -65,11 +66,9 @@ static double pace(const struct prepared_script *current, uint32_t position)
     if (!current->pace.stretch_ns[position] || planned <= 0)
         return general;
     double own = (double)current->pace.stretch_ns[position] / planned;
-    if (own > general * (double)ebb__tuning()->pace_range)
-        return general * (double)ebb__tuning()->pace_range;
-    return own < general / (double)ebb__tuning()->pace_range
-               ? general / (double)ebb__tuning()->pace_range
-               : own;
+    if (own > general * PACE_RANGE)
+        return general * PACE_RANGE;
+    return own < general / PACE_RANGE ? general / PACE_RANGE : own;
 }
 
 /* The clock of the timers: progress, corrected by the uses seen since the last position. */
