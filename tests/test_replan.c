@@ -410,12 +410,19 @@ static void intervals_are_the_shorter_ones(void **state)
         model.time_ns[i] += 5000000;
     for (uint32_t i = half; i <= other.tick_count; i++)
         other.time_ns[i] += 7000000;
+    /* The parts of a large block vary between observed iterations. */
+    struct ebb_model_block *part = &model.blocks[model.events[third].block];
+    struct ebb_model_block *other_part = &other.blocks[other.events[third].block];
+    part->part_count = other_part->part_count = 2;
+    part->allocated_bytes = other_part->allocated_bytes = part->size_bytes;
+    part->size_bytes /= 2;
+    other_part->size_bytes /= 4;
     uint64_t third_ns = model.time_ns[third];
-    assert_true(ebb__measured_shorten(&model, &other));
+    assert_true(ebb__measured_shorten(&model, &other, 0));
     /* As long as the shorter iteration, but in the proportions of the shorter intervals. */
     assert_int_equal(ebb__model_iteration_ns(&model), whole + 5000000);
     assert_true(model.time_ns[third] < third_ns);
-    assert_false(ebb__measured_shorten(&model, &longer));
+    assert_false(ebb__measured_shorten(&model, &longer, 0));
     /* An access that occurs in one model only changes nothing. */
     uint32_t unseen = 0;
     while (model.events[unseen].clock)
@@ -430,8 +437,17 @@ static void intervals_are_the_shorter_ones(void **state)
     other.tick_count--;
     for (uint32_t i = half - 1; i <= other.tick_count; i++)
         other.time_ns[i] -= 7000000;
-    assert_true(ebb__measured_shorten(&model, &other));
+    assert_true(ebb__measured_shorten(&model, &other, 0));
     assert_int_equal(ebb__model_iteration_ns(&model), whole);
+    /* What was measured without waits counts, within what can be. */
+    for (uint32_t i = 0; i <= other.tick_count; i++)
+        other.time_ns[i] *= 3;
+    assert_true(ebb__measured_shorten(&model, &other, 2 * whole));
+    assert_in_range(ebb__model_iteration_ns(&model), 2 * whole - 9, 2 * whole);
+    assert_true(ebb__measured_shorten(&model, &other, 9 * whole));
+    assert_in_range(ebb__model_iteration_ns(&model), 3 * whole - 9, 3 * whole);
+    assert_true(ebb__measured_shorten(&model, &other, 1));
+    assert_in_range(ebb__model_iteration_ns(&model), 3 * whole - 9, 3 * whole);
     ebb__model_fini(&model);
     ebb__model_fini(&other);
     ebb__model_fini(&longer);

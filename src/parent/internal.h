@@ -365,8 +365,11 @@ bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machin
                           double tolerance);
 /* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
  * Observing accesses prolongs some intervals, waiting for transfers others. Then all are scaled to
- * the time of the shorter iteration. Returns false if they are not the same iteration. */
-bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other);
+ * `work_ns`, which an iteration takes without waits, but neither to less than the sum of the
+ * shorter intervals nor to more than the longer iteration. 0: to the shorter iteration. Returns
+ * false if they are not the same iteration. */
+bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other,
+                           uint64_t work_ns);
 
 /* names.c: true if the persistent blocks that the model names are those of this process, but for a
  * twentieth of their bytes. The runtime ignores blocks of other sizes. If these are many, the plan

@@ -87,14 +87,20 @@ static uint32_t clock_from(const struct ebb_model *model, uint32_t tick)
     return tick;
 }
 
+/* What the event allocates or frees. The parts that a large block is modelled as vary. */
+static uint64_t clock_bytes(const struct ebb_model *model, const struct ebb_model_event *event)
+{
+    const struct ebb_model_block *block = &model->blocks[event->block];
+    return block->part_count ? block->allocated_bytes : block->size_bytes;
+}
+
 /* Compares only clock events: accesses vary between observed iterations. */
 static bool same_clock(const struct ebb_model *model, const struct ebb_model *other)
 {
     uint32_t own = clock_from(model, 0), others = clock_from(other, 0);
     while (own < model->tick_count && others < other->tick_count) {
         const struct ebb_model_event *left = &model->events[own], *right = &other->events[others];
-        if (left->kind != right->kind ||
-            model->blocks[left->block].size_bytes != other->blocks[right->block].size_bytes)
+        if (left->kind != right->kind || clock_bytes(model, left) != clock_bytes(other, right))
             return false;
         own = clock_from(model, own + 1);
         others = clock_from(other, others + 1);
@@ -102,7 +108,17 @@ static bool same_clock(const struct ebb_model *model, const struct ebb_model *ot
     return own == model->tick_count && others == other->tick_count;
 }
 
-bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other)
+/* What an iteration takes whose intervals' minima have the sum `least_ns`. Each interval varies by
+ * itself, so no iteration takes as little. */
+static uint64_t whole_of(uint64_t least_ns, uint64_t own_ns, uint64_t other_ns, uint64_t work_ns)
+{
+    uint64_t shorter = own_ns < other_ns ? own_ns : other_ns, longer = own_ns + other_ns - shorter;
+    if (work_ns == 0)
+        return shorter;
+    return work_ns < least_ns ? least_ns : work_ns > longer ? longer : work_ns;
+}
+
+bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other, uint64_t work_ns)
 {
     if (model->clock_count != other->clock_count || !same_clock(model, other))
         return false;
@@ -121,8 +137,7 @@ bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *othe
         other_last_ns = other->time_ns[other_tick++];
         clock_ns[clock] = now_ns;
     }
-    /* Each interval varies by itself, so their minima are less than any iteration takes. */
-    uint64_t whole_ns = last_ns < other_last_ns ? last_ns : other_last_ns;
+    uint64_t whole_ns = whole_of(now_ns, last_ns, other_last_ns, work_ns);
     for (uint32_t clock = 0; now_ns && clock <= model->clock_count; clock++)
         clock_ns[clock] = (uint64_t)((double)clock_ns[clock] / (double)now_ns * (double)whole_ns);
     ebb__model_retime(model, clock_ns);

@@ -41,7 +41,7 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
 }
 
 /* Updates the replayed iteration in `learnt` with its current times. */
-static struct ebb_profile_iteration *refresh(struct process *process)
+static struct ebb_profile_iteration *refresh(struct process *process, uint64_t work_ns)
 {
     struct ebb_profile *learnt = &process->learnt;
     const struct ebb_watch_iteration *iterations;
@@ -54,7 +54,7 @@ static struct ebb_profile_iteration *refresh(struct process *process)
     struct ebb_model model;
     if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
         return newest; /* its observed events are no longer in the window: keep the old times */
-    if (ebb__measured_shorten(&model, &newest->model)) {
+    if (ebb__measured_shorten(&model, &newest->model, work_ns)) {
         ebb__model_fini(&newest->model);
         newest->model = model;
     } else {
@@ -63,11 +63,12 @@ static struct ebb_profile_iteration *refresh(struct process *process)
     return newest;
 }
 
-/* Plans again with what was measured. Returns false if there is no new plan. */
+/* Plans again with what was measured. work_ns: of an iteration without waits; 0: not known. Returns
+ * false if there is no new plan. */
 static bool replan(struct ebb_parent *parent, struct process *process,
-                   const struct ebb_machine *measured)
+                   const struct ebb_machine *measured, uint64_t work_ns)
 {
-    struct ebb_profile_iteration *iteration = refresh(process);
+    struct ebb_profile_iteration *iteration = refresh(process, work_ns);
     struct ebb_machine assumed = process->memory->lanes.machine;
     if (!iteration)
         return false;
@@ -118,7 +119,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
     }
     trial->room = REPLAN_NONE;
     trial->room_replans++;
-    if (!replan(parent, process, &process->memory->lanes.machine)) {
+    if (!replan(parent, process, &process->memory->lanes.machine, 0)) {
         sent->margin_bytes = before;
         return false;
     }
@@ -130,6 +131,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
 struct findings {
     struct ebb_machine measured;
     uint64_t median_ns; /* of planned iterations */
+    uint64_t work_ns;   /* of these, without waits */
     bool enough;        /* enough of them have passed */
     bool waits;         /* stalls are longer than predicted */
     bool faster;        /* the program runs faster than assumed */
@@ -148,8 +150,8 @@ static struct findings look(const struct process *process, size_t wanted)
         (double)stall_ns > (double)trial->predicted_stall_ns * ebb__tuning()->replan_stall_factor +
                                (double)found.median_ns * ebb__tuning()->replan_stall_share;
     /* The plan assumed the times between uses of observed iterations. */
-    uint64_t work_ns = found.median_ns > stall_ns ? found.median_ns - stall_ns : 0;
-    found.faster = planned && (double)work_ns * (1 + ebb__tuning()->replan_lane_change) <
+    found.work_ns = found.median_ns > stall_ns ? found.median_ns - stall_ns : 0;
+    found.faster = planned && (double)found.work_ns * (1 + ebb__tuning()->replan_lane_change) <
                                   (double)trial->predicted_work_ns;
     found.slower =
         planned && trial->before_ns && process->sent.script_before &&
@@ -191,7 +193,7 @@ static void act(struct ebb_parent *parent, struct process *process, enum replan_
     case REPLAN_PACE:
     case REPLAN_LANES:
         trial->replans++;
-        if (replan(parent, process, &found->measured)) {
+        if (replan(parent, process, &found->measured, found->work_ns)) {
             trial->before_ns = found->median_ns;
             trial->machine_before = assumed;
         } else {
