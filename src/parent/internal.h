@@ -365,9 +365,9 @@ bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machin
                           double tolerance);
 /* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
  * Observing accesses prolongs some intervals, waiting for transfers others. Then all are scaled to
- * `work_ns`, which an iteration takes without waits, but neither to less than the sum of the
- * shorter intervals nor to more than the longer iteration. 0: to the shorter iteration. Returns
- * false if they are not the same iteration. */
+ * the shorter iteration, or to `work_ns` if that is not 0: what an iteration takes without waits.
+ * The sum of the shorter intervals and the longer iteration limit it. Returns false if they are not
+ * the same iteration. */
 bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other,
                            uint64_t work_ns);
 
