@@ -6,8 +6,8 @@
 
 Reads files that these programs write with -o, in the order given: bench/host.py, bench/first.py,
 bench/frameworks/run.py, bench/darknet.py, bench/malloc_pairs.py, bench/ablate.py,
-bench/screen.py and bench/validate.py. The key `schema` tells which is which. Only medians and units are computed here. A file without command or
-date is refused, since nobody could repeat it.
+bench/screen.py and bench/validate.py. The key `schema` tells which is which. Only medians and
+units are computed here. A file without command or date is refused, since nobody could repeat it.
 
 With --write, the tables replace the text in the document between the lines
 
@@ -315,23 +315,28 @@ def screen(report):
 
 def validate(report):
     """The errors of predictions by policy, and each run."""
-    def error(value):
-        return number(value, "{:+.1%}").replace("%", " %")
+    def error(value, form="{:+.1%}"):
+        return number(value, form).replace("%", " %")
     said = prose(
         "Predicted by the run: what it says when it has learnt its iteration, before any planned "
-        "iteration. Predicted by the trace: what `ebb plan` says of a recording. Errors are shares of "
-        "what was measured, the median of the planned iterations; medians and worst are without sign.")
-    totals = [[policy, source, found["runs"], error(found["median"]), error(found["worst"])]
+        "iteration. By the plan: what it says of the plan in force at the end, with the pace and the "
+        "lanes that it has measured. By the trace: what `ebb plan` says of a recording. Errors are "
+        "shares of what was measured, the median of the planned iterations. Medians and worst are "
+        "without sign.")
+    sources = list(report["summary"])
+    totals = [[policy, source, found["runs"], *(error(found[which], "{:.1%}")
+                                                for which in ("median", "worst"))]
               for source, policies in report["summary"].items() for policy, found in policies.items()]
     rows = [[row["python"], row["model"], row["budget"], row["policy"],
              number(row["measured_ns"] and row["measured_ns"] / 1e9),
              *(f"{number(row[source + '_ns'] and row[source + '_ns'] / 1e9)} "
-               f"({error(row[source + '_error'])})" for source in ("run", "trace"))]
+               f"({error(row[source + '_error'])})" for source in sources)]
             for row in report["rows"]]
     return "\n".join([
         head(report, "Predicted and measured"), said, "",
         table(["policy", "predicted by", "runs", "median error", "worst"], totals), "",
-        table(["PyTorch", "training", "budget", "policy", "s", "run, s", "trace, s"], rows)]) + "\n"
+        table(["PyTorch", "training", "budget", "policy", "s",
+               *(f"{source}, s" for source in sources)], rows)]) + "\n"
 
 
 KINDS = {"ebb.bench-ablate/1": ablate, "ebb.bench-screen/1": screen,
