@@ -22,7 +22,7 @@ is passed on as it is, so the first iterations are unlimited.
 The error is predicted / measured - 1. A run without a planned iteration has none, and says why. So
 does a run whose budget is too small for its policy: the plan is then not carried out. The
 output file is written after each run. If it exists, the runs in it are not repeated. The exit code
-is 0 if the errors of `run` are within LIMITS and there are at least --least runs.
+is 0 if the errors of `plan` are within LIMITS and there are at least --least runs.
 
 The sizes keep an iteration at 0.3 to 3 s on two cores. With --lock FILE the runs hold a lock
 on FILE, so that benchmarks that know the file do not disturb each other.
@@ -306,7 +306,7 @@ def main():
         save(report, args.output)
     save(report, args.output)
     print_summary(report)
-    sys.exit(0 if is_good(report["summary"]["run"], args.least) else 1)
+    sys.exit(0 if is_good(report["summary"]["plan"], args.least) else 1)
 
 
 if __name__ == "__main__":
