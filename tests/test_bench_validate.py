@@ -20,9 +20,10 @@ SUMMARY = {"iteration_ns": {"median": 10**9}, "learnt_iteration_ns": 11 * 10**8,
 PLAN = {"feasible": True, "iteration_ns": 85 * 10**7, "overhead_ns": 5 * 10**7}
 
 
-def row(policy="ebb", run=1.0, trace=1.0):
+def row(policy="ebb", run=1.0, plan=1.0, trace=1.0):
     return validate.row_of({**KEY, "policy": policy}, RESULT,
-                           {**SUMMARY, "learnt_iteration_ns": int(run * 10**9)},
+                           {**SUMMARY, "learnt_iteration_ns": int(run * 10**9),
+                            "predicted_iteration_ns": int(plan * 10**9)},
                            {"feasible": True, "iteration_ns": int(trace * 10**9)})
 
 
@@ -83,7 +84,7 @@ class Summary(unittest.TestCase):
 
 class Report(unittest.TestCase):
     def test_tables(self):
-        rows = [row(run=1.01), row("lru", run=0.75, trace=1.2),
+        rows = [row(run=1.01), row("lru", run=0.75, plan=1.1, trace=1.2),
                 validate.row_of(KEY, {**RESULT, "exit_code": 1}, {}, {})]
         machine = {"cpu": "A", "cores": 2, "memory_bytes": 1 << 30, "kernel": "6.18",
                    "file_system": "ext4", "transparent_hugepages": "madvise", "load_before": 0}
@@ -92,9 +93,10 @@ class Report(unittest.TestCase):
             "date": "2026-11-26", "machine": machine, "rows": rows,
             "summary": {source: validate.summary_of(rows, source) for source in validate.SOURCES}}))
         self.assertIn("    bench/validate.py -o y.json\n", made)
-        self.assertIn("| lru | run | 1 | +25.0 % | +25.0 % |\n", made)
-        self.assertIn("| debian | lstm | b60% | lru | 1.00 | 0.75 (-25.0 %) | 1.20 (+20.0 %) |\n", made)
-        self.assertIn("| debian | lstm | b60% | ebb | - | - (-) | - (-) |\n", made)
+        self.assertIn("| lru | run | 1 | 25.0 % | 25.0 % |\n", made)
+        self.assertIn("| debian | lstm | b60% | lru | 1.00 | 0.75 (-25.0 %) | 1.10 (+10.0 %) | "
+                      "1.20 (+20.0 %) |\n", made)
+        self.assertIn("| debian | lstm | b60% | ebb | - | - (-) | - (-) | - (-) |\n", made)
 
 
 if __name__ == "__main__":
