@@ -111,6 +111,12 @@ struct ebb_model {
                              events */
 };
 
+/* What the program allocated: the whole of which the block may be a part. */
+static inline uint64_t ebb__model_whole_bytes(const struct ebb_model_block *block)
+{
+    return block->part_count ? block->allocated_bytes : block->size_bytes;
+}
+
 /* Duration of one iteration. */
 static inline uint64_t ebb__model_iteration_ns(const struct ebb_model *model)
 {

@@ -270,7 +270,7 @@ static void unordered_of_model(const struct ebb_model *model, struct unordered *
         if (!event->clock)
             continue;
         const struct ebb_model_block *block = &model->blocks[event->block];
-        uint64_t bytes = block->part_count ? block->allocated_bytes : block->size_bytes;
+        uint64_t bytes = ebb__model_whole_bytes(block);
         events[count] = (struct unordered){event->kind, bytes, count, 0};
         count++;
     }

@@ -36,9 +36,7 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];
         bool later_part = block->part_count && block->part_first;
-        uint64_t whole = later_part          ? 0
-                         : block->part_count ? block->allocated_bytes
-                                             : block->size_bytes;
+        uint64_t whole = later_part ? 0 : ebb__model_whole_bytes(block);
         uint64_t part = block->access_count ? block->size_bytes : 0;
         all += whole;
         touched += part;

@@ -87,20 +87,15 @@ static uint32_t clock_from(const struct ebb_model *model, uint32_t tick)
     return tick;
 }
 
-/* What the event allocates or frees. The parts that a large block is modelled as vary. */
-static uint64_t clock_bytes(const struct ebb_model *model, const struct ebb_model_event *event)
-{
-    const struct ebb_model_block *block = &model->blocks[event->block];
-    return block->part_count ? block->allocated_bytes : block->size_bytes;
-}
-
-/* Compares only clock events: accesses vary between observed iterations. */
+/* Compares only clock events: accesses vary between observed iterations, and so do the parts that a
+ * large block is modelled as. */
 static bool same_clock(const struct ebb_model *model, const struct ebb_model *other)
 {
     uint32_t own = clock_from(model, 0), others = clock_from(other, 0);
     while (own < model->tick_count && others < other->tick_count) {
         const struct ebb_model_event *left = &model->events[own], *right = &other->events[others];
-        if (left->kind != right->kind || clock_bytes(model, left) != clock_bytes(other, right))
+        if (left->kind != right->kind || ebb__model_whole_bytes(&model->blocks[left->block]) !=
+                                             ebb__model_whole_bytes(&other->blocks[right->block]))
             return false;
         own = clock_from(model, own + 1);
         others = clock_from(other, others + 1);

@@ -30,11 +30,6 @@ static int by_serial(const void *left, const void *right)
     return a->serial < b->serial ? -1 : a->serial > b->serial;
 }
 
-static uint64_t whole_bytes(const struct ebb_model_block *block)
-{
-    return block->part_count ? block->allocated_bytes : block->size_bytes;
-}
-
 static bool is_named(const struct ebb_model_block *block)
 {
     return block->alloc_tick == EBB_TICK_NONE && !block->part_first;
@@ -58,7 +53,7 @@ static bool list(const struct process *process, const struct ebb_model *model, s
     for (uint32_t i = 0; i < model->block_count; i++)
         if (is_named(&model->blocks[i]))
             lists->of_model[lists->model_count++] =
-                (struct named){model->blocks[i].serial, whole_bytes(&model->blocks[i])};
+                (struct named){model->blocks[i].serial, ebb__model_whole_bytes(&model->blocks[i])};
     qsort(lists->of_model, lists->model_count, sizeof *lists->of_model, by_serial);
     qsort(lists->live, lists->live_count, sizeof *lists->live, by_serial);
     free(blocks);
@@ -142,7 +137,7 @@ static uint64_t wrong_bytes(const struct process *process, const struct ebb_mode
             continue;
         *named += block->size_bytes;
         if (!ebb__watch_is_live(process->stream.watch, block->serial, &size_bytes) ||
-            size_bytes != whole_bytes(block))
+            size_bytes != ebb__model_whole_bytes(block))
             wrong += block->size_bytes;
     }
     return wrong;

@@ -63,11 +63,6 @@ static bool is_persistent(const struct ebb_model_block *block)
     return block->alloc_tick == EBB_TICK_NONE;
 }
 
-static uint64_t allocated_bytes(const struct ebb_model_block *block)
-{
-    return block->part_count ? block->allocated_bytes : block->size_bytes;
-}
-
 static bool is_later_part(const struct ebb_model *model, uint32_t block)
 {
     const struct ebb_model_block *blocks = model->blocks;
@@ -285,7 +280,7 @@ static void write_events(const struct compiler *compiler, struct ebb_script_even
         if (!event->clock)
             continue;
         events[position] = (struct ebb_script_event){
-            .size_bytes = allocated_bytes(&model->blocks[event->block]),
+            .size_bytes = ebb__model_whole_bytes(&model->blocks[event->block]),
             .time_ns = model->time_ns[tick],
             .block = compiler->block_place[event->block],
             .kind = event->kind,
@@ -307,7 +302,7 @@ static bool write_blocks(const struct compiler *compiler, const struct ebb_place
         const struct ebb_model_block *block = &model->blocks[i];
         struct ebb_script_block *compiled = &blocks[compiler->block_place[i]];
         compiled->serial = is_persistent(block) ? block->serial : 0;
-        compiled->size_bytes = allocated_bytes(block);
+        compiled->size_bytes = ebb__model_whole_bytes(block);
         compiled->place = places ? places->offsets[i] : EBB_PLACE_NONE;
         compiled->huge_rounded = places && places->huge_rounded && places->huge_rounded[i];
         compiled->part_first = block->part_first;

@@ -80,6 +80,13 @@ static bool may_leave_idle_out(const struct ebb_plan_request *request, const str
            is_of_runtime(request->page_bytes);
 }
 
+/* The plan replaces a first one, which was infeasible. */
+static void note_first(struct ebb_plan *plan, uint64_t spent_ns, bool timed_out)
+{
+    plan->plan_ns += spent_ns;
+    plan->timed_out |= timed_out;
+}
+
 enum ebb_status ebb__plan_make_for_uses(const struct ebb_policy *policy,
                                         struct ebb_plan_request *request,
                                         struct ebb_without_idle *without_idle,
@@ -90,10 +97,14 @@ enum ebb_status ebb__plan_make_for_uses(const struct ebb_policy *policy,
     if (made != EBB_OK || !may_leave_idle_out(request, plan) ||
         ebb__without_idle_init(request->model, without_idle) != EBB_OK || !without_idle->count)
         return made;
+    uint64_t spent_ns = plan->plan_ns;
+    bool timed_out = plan->timed_out;
     ebb__plan_fini(plan);
     request->model = &without_idle->model;
     made = ebb__plan_make(policy, request, plan, error);
-    if (made != EBB_OK)
+    if (made == EBB_OK)
+        note_first(plan, spent_ns, timed_out);
+    else
         ebb__without_idle_fini(without_idle);
     return made;
 }
@@ -115,10 +126,8 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
     ebb__plan_fini(plan);
     request->budget_bytes += slack_bytes;
     made = ebb__plan_make_for_uses(policy, request, &planned->without_idle, plan, error);
-    if (made == EBB_OK) {
-        plan->plan_ns += spent_ns;
-        plan->timed_out |= timed_out;
-    }
+    if (made == EBB_OK)
+        note_first(plan, spent_ns, timed_out);
     return made;
 }
 
