@@ -1,8 +1,5 @@
 #!/usr/bin/python3
-"""With few descriptors and short files, a program does the same under Ebb as without it.
-
-Which numbers descriptors get depends on when the store is opened, so these tests run alone.
-"""
+"""With few descriptors and short files, a program does the same under Ebb as without it."""
 from launching import Launch, compile_c, main
 
 
