@@ -791,6 +791,29 @@ static void test_watch_marked_apart(void **state)
     }
 }
 
+/* What lies before a mark of iterations that are found anew is no iteration. */
+static void test_watch_marked_anew(void **state)
+{
+    (void)state;
+    struct loop loop;
+    begin_loop(&loop);
+    struct ebb_watch *watch;
+    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    size_t pushed = 0;
+    for (size_t run = 0; run < 3; run++) {
+        emit_marked(&loop, 1, EBB_ITERATION_ANEW, 900 + 100 * run, 3);
+        pushed = push_new(watch, &loop, pushed);
+        assert_int_equal(ebb__watch_patterns(watch), run > 0);
+        assert_int_equal(ebb__watch_found(watch) ? ebb__watch_iterations(watch) : 0, 3 * run);
+        emit_marked(&loop, 3, EBB_ITERATION_BY_ACCESSES, 100, 1);
+        pushed = push_new(watch, &loop, pushed);
+        assert_int_equal(ebb__watch_iterations(watch), 3 * run + 3);
+        assert_false(ebb__watch_is_marked(watch));
+    }
+    ebb__watch_destroy(watch);
+    ebb_vec_free(&loop.events);
+}
+
 /* Random events: no crash, no hang, no contradiction. */
 static void test_watch_random(void **state)
 {
@@ -943,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_watch_marked),
         cmocka_unit_test(test_watch_marked_within),
         cmocka_unit_test(test_watch_marked_apart),
+        cmocka_unit_test(test_watch_marked_anew),
         cmocka_unit_test(test_watch_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,8 @@ static void finds_the_whole_iteration(void **state)
             if (begun >= 0 && before >= 0)
                 assert_in_range((unsigned)(begun + 3 * UNITS - before), 3 * UNITS - 60,
                                 3 * UNITS + 60);
+            if (begun >= 0)
+                assert_int_equal(ebb__recurrence_is_anew(recurrence), found == 0 || before < 0);
             found += begun >= 0;
             before = begun;
         }

@@ -310,7 +310,7 @@ static bool is_without_clock(const struct builder *b, const struct ebb_model *mo
 {
     const struct ebb_event *begin = &b->trace.events[b->first];
     if (begin->kind == EBB_EVENT_MARK && begin->mark == EBB_MARK_ITERATION)
-        return begin->size_bytes == EBB_ITERATION_BY_ACCESSES;
+        return ebb__iteration_is_by_accesses(begin->size_bytes);
     for (uint32_t tick = 0; tick < model->tick_count; tick++)
         if (model->events[tick].clock)
             return false;

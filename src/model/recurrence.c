@@ -34,7 +34,7 @@ struct ebb_recurrence {
     EBB_VEC(uint32_t) counts; /* id, place -> uses */
     EBB_VEC(size_t) allocs;   /* number of ALLOCs before each use */
     size_t alloc_count, next_test;
-    bool found;
+    bool found, anew;
     uint32_t id; /* of the unit that marks iterations */
     unsigned touches, touched;
     size_t length, begun; /* uses of an iteration; the use at which the last one began */
@@ -207,7 +207,7 @@ enum ebb_status ebb__recurrence_push(struct ebb_recurrence *recurrence,
     if (!recurrence->found) {
         if (now >= recurrence->next_test)
             look(recurrence, id);
-        *begins = recurrence->found;
+        *begins = recurrence->anew = recurrence->found;
         return EBB_OK;
     }
     size_t length = now - recurrence->begun;
@@ -215,9 +215,15 @@ enum ebb_status ebb__recurrence_push(struct ebb_recurrence *recurrence,
         recurrence->touched = 0;
         recurrence->begun = now;
         *begins = about_equal(length, recurrence->length);
+        recurrence->anew = false;
         recurrence->found = *begins;
     } else if (length > 2 * recurrence->length) {
         recurrence->found = false;
     }
     return EBB_OK;
+}
+
+bool ebb__recurrence_is_anew(const struct ebb_recurrence *recurrence)
+{
+    return recurrence->anew;
 }

@@ -22,5 +22,8 @@ void ebb__recurrence_destroy(struct ebb_recurrence *recurrence); /* may be NULL 
  * end of an iteration: there O(its accesses). */
 EBB_NODISCARD enum ebb_status ebb__recurrence_push(struct ebb_recurrence *recurrence,
                                                    const struct ebb_event *event, bool *begins);
+/* True if the iteration that began last does not follow another one: what recurs was found there,
+ * for the first time or once more. */
+bool ebb__recurrence_is_anew(const struct ebb_recurrence *recurrence);
 
 #endif

@@ -123,12 +123,19 @@ static enum ebb_status push_symbol(struct ebb_stream *stream, enum ebb_symbol_ki
         follow_detector(stream, kind);
         return EBB_OK;
     }
-    size_t count = symbols->events.count;
     /* Marks set by the program need no evidence; marks found by accesses already had it. */
-    bool found = stream->events.items[index].size_bytes == EBB_ITERATION_BY_ACCESSES;
-    if (count >= (found ? 2 : 3))
-        stream->current[kind] = (struct ebb_repetition){
-            .kind = kind, .last_symbol = count, .period_symbols = 1, .found_at_symbol = 2};
+    uint64_t value = stream->events.items[index].size_bytes;
+    size_t count = symbols->events.count, least = ebb__iteration_is_by_accesses(value) ? 2 : 3;
+    if (value == EBB_ITERATION_ANEW) {
+        stream->marks_from = count - 1;
+        stream->current[kind] = (struct ebb_repetition){0};
+    }
+    if (count - stream->marks_from >= least)
+        stream->current[kind] = (struct ebb_repetition){.kind = kind,
+                                                        .first_symbol = stream->marks_from,
+                                                        .last_symbol = count,
+                                                        .period_symbols = 1,
+                                                        .found_at_symbol = stream->marks_from + 2};
     return EBB_OK;
 }
 

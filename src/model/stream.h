@@ -68,6 +68,7 @@ struct ebb_stream {
     struct ebb_symbols symbols[EBB_SYMBOL_KIND_COUNT];
     EBB_VEC(struct ebb_stream_alloc) allocs;
     struct ebb_serials serials; /* of all allocated blocks: index into allocs */
+    size_t marks_from;          /* the symbol from which on marks follow each other */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;
     EBB_VEC(struct ebb_wait) waits;

@@ -172,8 +172,8 @@ bool ebb__watch_is_marked(const struct ebb_watch *watch)
     const struct ebb_stream *stream = &watch->stream;
     const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
     return watch->found && watch->template.kind == EBB_SYMBOL_MARK && marks->events.count &&
-           stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes !=
-               EBB_ITERATION_BY_ACCESSES;
+           !ebb__iteration_is_by_accesses(
+               stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes);
 }
 
 bool ebb__watch_is_held(const struct ebb_watch *watch)

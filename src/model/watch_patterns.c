@@ -119,8 +119,8 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
     const struct ebb_stream *stream = &watch->stream;
     const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
     return marks->events.count &&
-           stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes ==
-               EBB_ITERATION_BY_ACCESSES;
+           ebb__iteration_is_by_accesses(
+               stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes);
 }
 
 /* True if marks identify iterations, rather than allocations, of which there are `allocs` in

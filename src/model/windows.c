@@ -96,6 +96,14 @@ static bool next_between_landmarks(const struct ebb_stream *stream,
     return false;
 }
 
+/* What ends with this symbol is no iteration. */
+static bool is_anew(const struct ebb_stream *stream, enum ebb_symbol_kind kind, size_t symbol)
+{
+    const struct ebb_symbols *symbols = &stream->symbols[kind];
+    return kind == EBB_SYMBOL_MARK && symbol < symbols->events.count &&
+           stream->events.items[symbols->events.items[symbol]].size_bytes == EBB_ITERATION_ANEW;
+}
+
 bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_template *template,
                              size_t *symbol, struct ebb_window *window)
 {
@@ -106,8 +114,9 @@ bool ebb__stream_next_window(const struct ebb_stream *stream, const struct ebb_t
     for (size_t at = *symbol; at + period <= count; at++) {
         if (at + period == count && !stream->closed)
             break; /* its end is known only with the next symbol */
-        if (template->kind != EBB_SYMBOL_MARK &&
-            ebb__rolling_range(symbols->rolling, at, at + period) != template->hash) {
+        if (template->kind == EBB_SYMBOL_MARK
+                ? is_anew(stream, template->kind, at + period)
+                : ebb__rolling_range(symbols->rolling, at, at + period) != template->hash) {
             *symbol = at + 1;
             continue;
         }

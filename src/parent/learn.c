@@ -131,7 +131,15 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
     ebb__model_fini(&model);
 }
 
-/* True if the newest repetition is longer than the one examined last. */
+/* The plan follows accesses, whose clock costs a fault each, and by now allocations tell the same
+ * iteration. */
+static bool has_better_clock(const struct process *process)
+{
+    return process->sent.has_access_clock &&
+           ebb__watch_period_allocs(process->stream.watch) >= ebb__tuning()->clock_allocations;
+}
+
+/* True if the newest repetition is longer than the one examined last, or replaces it. */
 static bool found_longer(struct process *process)
 {
     size_t pattern = ebb__watch_patterns(process->stream.watch);
@@ -139,7 +147,8 @@ static bool found_longer(struct process *process)
     if (pattern == process->learning.settled_pattern || period == 0)
         return false;
     bool longer = period > process->learning.settled_period ||
-                  process->learning.unproven; /* what was planned was none */
+                  process->learning.unproven || /* what was planned was none */
+                  has_better_clock(process);
     ebb__parent_settle(process);
     return longer;
 }
@@ -246,7 +255,8 @@ static void look_on(struct ebb_parent *parent, struct process *process)
     bool planned = process->phase == PHASE_PLANNED;
     if (planned && (is_lost(process) || take_longer(process))) {
         ebb__parent_trace(process);
-    } else if (planned && process->learning.unproven && found_longer(process)) {
+    } else if (planned && (process->learning.unproven || has_better_clock(process)) &&
+               found_longer(process)) {
         believe_another(parent, process);
     } else if (found_longer(process)) {
         forget_parts(process);

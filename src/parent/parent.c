@@ -99,17 +99,21 @@ static void stop_watching(struct ebb_parent *parent, struct process *process, co
 
 static enum ebb_status watch_event(struct process *process, const struct ebb_event *event)
 {
+    struct ebb_recurrence *recurrence = process->stream.recurrence;
     bool begins = process->sent.has_access_clock && event->kind == EBB_EVENT_MARK &&
                   event->mark == EBB_MARK_LAP;
+    uint64_t value = EBB_ITERATION_BY_ACCESSES;
     enum ebb_status status = EBB_OK;
-    if (!begins && !process->stream.replaying)
-        status = ebb__recurrence_push(process->stream.recurrence, event, &begins);
+    if (!begins && !process->stream.replaying) {
+        status = ebb__recurrence_push(recurrence, event, &begins);
+        value = begins && ebb__recurrence_is_anew(recurrence) ? EBB_ITERATION_ANEW : value;
+    }
     if (!status && begins)
-        status = ebb__watch_push(process->stream.watch,
-                                 &(struct ebb_event){.time_ns = event->time_ns,
-                                                     .size_bytes = EBB_ITERATION_BY_ACCESSES,
-                                                     .kind = EBB_EVENT_MARK,
-                                                     .mark = EBB_MARK_ITERATION});
+        status =
+            ebb__watch_push(process->stream.watch, &(struct ebb_event){.time_ns = event->time_ns,
+                                                                       .size_bytes = value,
+                                                                       .kind = EBB_EVENT_MARK,
+                                                                       .mark = EBB_MARK_ITERATION});
     return status ? status : ebb__watch_push(process->stream.watch, event);
 }
 

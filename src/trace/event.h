@@ -8,6 +8,7 @@
 
 #include "ebb/phase.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum ebb_event_kind {
@@ -43,7 +44,15 @@ enum ebb_mark {
     EBB_MARK_COUNT
 };
 
-#define EBB_ITERATION_BY_ACCESSES 1u /* the value of such a mark */
+/* Values of such a mark if accesses tell where iterations begin. With ANEW, they have not done so
+ * for a while: what lies between the mark before it and this one is no iteration. */
+#define EBB_ITERATION_BY_ACCESSES 1u
+#define EBB_ITERATION_ANEW 2u
+
+static inline bool ebb__iteration_is_by_accesses(uint64_t value)
+{
+    return value == EBB_ITERATION_BY_ACCESSES || value == EBB_ITERATION_ANEW;
+}
 
 /* Bits of ebb_event.flags. */
 #define EBB_EVENT_DEMAND 1u /* ACCESS: the block was not resident although a plan was in force */
