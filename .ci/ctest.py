@@ -7,7 +7,8 @@ them. A skip is expected only if this machine lacks NAME. This script checks tha
 skip is a failure, so no test can be lost unnoticed.
 
 Two tests run at a time, or more of those that mostly wait. tests/CMakeLists.txt says which these
-are. It also says which depend on their pace, or need the machine for themselves. The last line printed is 'N passed, N failed, N skipped'.
+are. It also says which depend on their pace, or need the machine for themselves. The last line
+printed is 'N passed, N failed, N skipped'.
 """
 import argparse
 import ctypes

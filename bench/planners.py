@@ -186,8 +186,7 @@ def large(args, folder):
                 event("Free", i, sizes[i])
     file = os.path.join(folder, "large.json")
     done = run([args.ebb, "plan", path, "--budget", "50%", "--machine", args.machine, "-o", file,
-                "--json"],
-               dict(os.environ))
+                "--json"], dict(os.environ))
     if done["exit_code"] not in (0, 3):
         sys.exit(f"planners.py: ebb plan: {done['stderr']}")
     with open(file, encoding="utf-8") as text:

@@ -169,11 +169,9 @@ size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
 
 bool ebb__watch_is_marked(const struct ebb_watch *watch)
 {
-    const struct ebb_stream *stream = &watch->stream;
-    const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
-    return watch->found && watch->template.kind == EBB_SYMBOL_MARK && marks->events.count &&
-           !ebb__iteration_is_by_accesses(
-               stream->events.items[marks->events.items[marks->events.count - 1]].size_bytes);
+    return watch->found && watch->template.kind == EBB_SYMBOL_MARK &&
+           watch->stream.symbols[EBB_SYMBOL_MARK].events.count &&
+           !ebb__watch_marks_by_accesses(watch);
 }
 
 bool ebb__watch_is_held(const struct ebb_watch *watch)

@@ -114,7 +114,7 @@ static bool is_early(const struct ebb_repetition *repetition)
     return repetition->last_symbol - repetition->first_symbol < 2 * repetition->period_symbols;
 }
 
-static bool marks_by_accesses(const struct ebb_watch *watch)
+bool ebb__watch_marks_by_accesses(const struct ebb_watch *watch)
 {
     const struct ebb_stream *stream = &watch->stream;
     const struct ebb_symbols *marks = &stream->symbols[EBB_SYMBOL_MARK];
@@ -127,15 +127,16 @@ static bool marks_by_accesses(const struct ebb_watch *watch)
  * one. */
 static bool marks_prevail(const struct ebb_watch *watch, size_t allocs, size_t window_events)
 {
-    return !marks_by_accesses(watch) || allocs * ebb__tuning()->uses_an_allocation <= window_events;
+    return !ebb__watch_marks_by_accesses(watch) ||
+           allocs * ebb__tuning()->uses_an_allocation <= window_events;
 }
 
 /* True if a repetition of `period_allocs` allocations covers a whole iteration found by accesses,
  * with `allocs` allocations. It is then that iteration, known exactly. */
 static bool covers_marks(const struct ebb_watch *watch, size_t period_allocs, size_t allocs)
 {
-    return marks_by_accesses(watch) && period_allocs >= ebb__tuning()->clock_allocations &&
-           period_allocs * 4 >= allocs * 3;
+    return ebb__watch_marks_by_accesses(watch) &&
+           period_allocs >= ebb__tuning()->clock_allocations && period_allocs * 4 >= allocs * 3;
 }
 
 /* Allocations before the mark that is `age` symbols older than the newest. */
@@ -153,7 +154,7 @@ static bool allocs_prevail(const struct ebb_watch *watch, size_t period,
                            const struct ebb_repetition *marks)
 {
     size_t apart = marks->period_symbols;
-    if (!marks_by_accesses(watch) || period < ebb__tuning()->clock_allocations)
+    if (!ebb__watch_marks_by_accesses(watch) || period < ebb__tuning()->clock_allocations)
         return false;
     if (watch->stream.symbols[EBB_SYMBOL_MARK].events.count <= 2 * apart)
         return true;
@@ -297,7 +298,7 @@ enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch)
     size_t count = symbols->events.count, pause = count / 8;
     bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
     if (count < watch->next_look || stream->current[EBB_SYMBOL_ALLOC].period_symbols ||
-        (marked && !marks_by_accesses(watch)))
+        (marked && !ebb__watch_marks_by_accesses(watch)))
         return EBB_OK;
     pause = pause < LEAST_PAUSE ? LEAST_PAUSE : pause > MOST_PAUSE ? MOST_PAUSE : pause;
     watch->next_look = count + pause;

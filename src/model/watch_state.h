@@ -59,6 +59,8 @@ void ebb__watch_drop(struct ebb_watch *watch, uint32_t pattern, size_t window_ev
                      uint64_t begin);
 /* Records the iterations that have ended. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_record(struct ebb_watch *watch);
+/* True if accesses tell the newest mark of an iteration. */
+bool ebb__watch_marks_by_accesses(const struct ebb_watch *watch);
 /* True if the newest steady_iterations (tuning.def) follow each other without a gap, up to the
  * newest event. */
 bool ebb__watch_is_steady(const struct ebb_watch *watch);

@@ -13,10 +13,11 @@
 
 static const uint64_t huge_mask = EBB_HUGE_BYTES - 1;
 
-/* The cost of a page is counted in runs of so many and more. In shorter ones the call itself counts
- * more, and plans do not move such blocks. */
 /* A smaller tail of a block goes to the small-page stack and back as fast. */
 #define TAIL_LEAST_BYTES ((size_t)256 << 10)
+
+/* The cost of a page is counted in runs of so many and more. In shorter ones the call itself counts
+ * more, and plans do not move such blocks. */
 #define SMALL_RUN_BYTES (64 * EBB_PAGE_BYTES)
 
 void ebb__pages_gone(struct memory *memory, uint64_t bytes)
