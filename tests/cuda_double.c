@@ -163,6 +163,12 @@ bool ebb__cuda_owns(const struct ebb_cuda *engine, CUdeviceptr address)
     return address - engine->first < engine->bytes;
 }
 
+bool ebb__cuda_hears_all(const struct ebb_cuda *engine)
+{
+    (void)engine;
+    return false;
+}
+
 bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *base, size_t *bytes)
 {
     unsigned block = find(engine, address);

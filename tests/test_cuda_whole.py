@@ -188,6 +188,13 @@ class Schedules(unittest.TestCase):
     def test_fork(self):
         self.same(["cuda_fork", ROOM])
 
+    def test_kernels_that_name_nothing(self):
+        """A block that is in use does not move, although nobody names it."""
+        backings = [name for name in BACKINGS if name != "vmm-trusting"]
+        for options in [], ["--graph"]:
+            if backings:
+                self.same(["cuda_unnamed", *options], backings, 1 + SEEDS // 20, **budget(8))
+
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""
         self.same(["cuda_train", "--threads=3", *SHORT], **PATIENT)

@@ -33,6 +33,7 @@ static atomic_int device_end; /* devices from here on have had no engine */
 _Atomic CUdeviceptr ebb__blocks_first;
 _Atomic uint64_t ebb__blocks_bytes;
 atomic_int ebb__engines_only = -1;
+static atomic_bool hears_any; /* some engine hears of each kernel */
 
 static void *find(void *context, const char *symbol)
 {
@@ -114,6 +115,8 @@ static bool establish(CUdevice device, CUcontext context)
                          !atomic_load(&device_end) || only == device ? device : -1);
             if (device >= atomic_load(&device_end))
                 atomic_store(&device_end, device + 1);
+            if (ebb__cuda_hears_all(engine))
+                atomic_store(&hears_any, true);
             ebb__attach_serve(device, engine);
             made = true;
         }
@@ -194,6 +197,17 @@ int ebb__engines_owner(CUdeviceptr address)
             return i;
     }
     return -1;
+}
+
+int ebb__engines_hearing(void)
+{
+    CUcontext current = NULL;
+    if (!atomic_load_explicit(&hears_any, memory_order_relaxed) ||
+        ebb__real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+        return -1;
+    int device = ebb__engines_of_context(current);
+    const struct ebb_cuda *engine = ebb__engines_at(device);
+    return engine && ebb__cuda_hears_all(engine) ? device : -1;
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */

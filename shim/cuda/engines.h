@@ -31,6 +31,9 @@ struct ebb_cuda *ebb__engines_here(void);
 struct ebb_cuda *ebb__engines_at(CUdevice device);
 /* The device in whose address space `address` is, or -1. */
 int ebb__engines_owner(CUdeviceptr address);
+/* The device of the calling thread's context if its engine must hear of each kernel, also of one
+ * that names no block; else -1. */
+int ebb__engines_hearing(void);
 
 /* The same for the pool from which cuMemAllocFromPoolAsync takes: a default pool, else NULL. */
 struct ebb_cuda *ebb__engines_of_pool(CUmemoryPool pool);

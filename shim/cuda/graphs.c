@@ -231,8 +231,8 @@ CUresult ebb__door_launch_graph(__typeof__(cuGraphLaunch) *next, CUstream stream
         job.count = set->count;
         job.is_borrowed = true;
         job.owners = set->owners;
-        ebb__job_begin(&job, EBB_CUDA_GRAPH, ebb__job_stream(stream, b), false, set->name);
     }
+    ebb__job_begin(&job, EBB_CUDA_GRAPH, ebb__job_stream(stream, b), false, set ? set->name : 0);
     CUresult result = ebb__job_end(&job, next(a, b));
     if (set)
         let_go(set);

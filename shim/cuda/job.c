@@ -27,9 +27,19 @@ void ebb__job_use_slowly(struct door_job *job, CUdeviceptr address, uint64_t byt
     job->uses[job->count++] = (struct ebb_cuda_use){address, bytes, (uint8_t)access};
 }
 
+/* A kernel may use what it does not name. */
+static void add_hearing(struct door_job *job)
+{
+    int device = ebb__engines_hearing();
+    if (device >= 0)
+        job->owners |= 1u << device;
+}
+
 void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream stream,
                     bool is_synchronous, uint64_t name)
 {
+    if (kind == EBB_CUDA_KERNEL || kind == EBB_CUDA_GRAPH)
+        add_hearing(job);
     if (!job->owners)
         return;
     bool is_captured = ebb__stream_is_captured(stream);

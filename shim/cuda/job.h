@@ -6,8 +6,9 @@
  *     ebb__job_begin(&job, EBB_CUDA_COPY, stream, false, 0);
  *     return ebb__job_end(&job, next(...));
  *
- * Addresses that no engine owns are left out. If none remains, the engines hear nothing. A job is
- * for one thread. It allocates only for more than DOOR_FEW uses. */
+ * Addresses that no engine owns are left out. If none remains, the engines hear nothing, but for
+ * kernels where blocks move only while none runs. A job is for one thread. It allocates only for
+ * more than DOOR_FEW uses. */
 #ifndef EBB_SHIM_CUDA_JOB_H
 #define EBB_SHIM_CUDA_JOB_H
 

@@ -125,6 +125,10 @@ struct ebb_cuda_work {
     uint64_t order;
 };
 
+/* Must the engine hear of all kernels and graphs in its context, also of those whose uses name none
+ * of its blocks? Its blocks only move while none of them runs. Constant. */
+bool ebb__cuda_hears_all(const struct ebb_cuda *engine);
+
 /* All blocks that the work uses will be resident when it runs. CUDA_ERROR_OUT_OF_MEMORY: they do
  * not fit even with everything else evicted. The caller goes on all the same, since the driver
  * serves what is absent. Within 300 ns if nothing is due. */

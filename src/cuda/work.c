@@ -315,6 +315,11 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
         ebb__cuda_count_stall(engine, since_ns);
 }
 
+bool ebb__cuda_hears_all(const struct ebb_cuda *engine)
+{
+    return engine->gate.is_used;
+}
+
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;

@@ -1,0 +1,111 @@
+/* A kernel that runs for long and names no memory. It finds its block by a pointer in device
+ * memory, which a kernel has put there. Meanwhile other blocks are used, for which this one would
+ * have to leave. The program prints how often the kernel has counted: always the same.
+ *
+ * Options: --graph: the kernel is a graph. --blocks=N others.
+ */
+#include "driver.h"
+
+enum { BLOCK = 2 << 20, ROUNDS = 400, PAUSE_US = 100, MOST_BLOCKS = 64 };
+
+/* cell = pointer, where pointer, cell are the parameters */
+static void hide(struct fakecuda_kernel *k)
+{
+    CUdeviceptr pointer = fakecuda_pointer(k, 0), cell = fakecuda_pointer(k, 8);
+    memcpy(fakecuda_write(k, cell, 8), &pointer, 8);
+    memcpy(fakecuda_write(k, fakecuda_global(k, "cell"), 8), &cell, 8);
+}
+
+/* Adds 1 to a word at a time, often. */
+static void count_slowly(struct fakecuda_kernel *k)
+{
+    CUdeviceptr cell, pointer;
+    memcpy(&cell, fakecuda_read(k, fakecuda_global(k, "cell"), 8), 8);
+    memcpy(&pointer, fakecuda_read(k, cell, 8), 8);
+    for (int i = 0; i < ROUNDS; i++) {
+        ++*(unsigned *)fakecuda_update(k, pointer + 4 * (CUdeviceptr)(i % 100), 4);
+        usleep(PAUSE_US);
+        fakecuda_yield(k);
+    }
+}
+
+static void use(struct fakecuda_kernel *k)
+{
+    ++*(unsigned *)fakecuda_update(k, fakecuda_pointer(k, 0), 4);
+}
+
+static const unsigned short eights[] = {8, 8};
+enum { HIDE, COUNT, USE, KERNELS };
+static const struct fakecuda_entry kernels[KERNELS] = {
+    {"hide", hide, 2, eights}, {"count_slowly", count_slowly, 0, NULL}, {"use", use, 1, eights}};
+static const struct fakecuda_global globals[] = {{"cell", 8, NULL}};
+static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, globals};
+static CUfunction functions[KERNELS];
+
+static void launch(int kernel, CUstream stream, void **parameters)
+{
+    CHECK(cuLaunchKernel(functions[kernel], 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+}
+
+static void open_device(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuModuleLoadData(&module, &image));
+    for (int i = 0; i < KERNELS; i++)
+        CHECK(cuModuleGetFunction(&functions[i], module, kernels[i].name));
+}
+
+static void launch_as_graph(int kernel, CUstream stream)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    launch(kernel, stream, NULL);
+    CHECK(cuStreamEndCapture(stream, &graph));
+    CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    CHECK(cuGraphLaunch(exec, stream));
+}
+
+int main(int count, char **arguments)
+{
+    CUdeviceptr hidden, cell, others[MOST_BLOCKS];
+    CUstream stream, beside;
+    unsigned counted[100], sum = 0;
+    long blocks = option(count, arguments, "blocks", 6);
+    if (blocks < 1 || blocks > MOST_BLOCKS)
+        return 2;
+    open_device();
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemAlloc_v2(&hidden, BLOCK));
+    CHECK(cuMemAlloc_v2(&cell, 8));
+    CHECK(cuMemsetD32Async(hidden, 0, 100, stream));
+    launch(HIDE, stream, (void *[]){&hidden, &cell});
+    CHECK(cuStreamSynchronize(stream));
+    if (option(count, arguments, "graph", 0))
+        launch_as_graph(COUNT, stream);
+    else
+        launch(COUNT, stream, NULL);
+    for (long i = 0; i < blocks; i++) {
+        CHECK(cuMemAlloc_v2(&others[i], BLOCK));
+        CHECK(cuMemsetD32Async(others[i], 0, 1, beside));
+        launch(USE, beside, (void *[]){&others[i]});
+    }
+    CHECK(cuStreamSynchronize(beside));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemcpyDtoH_v2(counted, hidden, sizeof(counted)));
+    for (int i = 0; i < 100; i++)
+        sum += counted[i];
+    printf("%u\n", sum);
+    for (long i = 0; i < blocks; i++)
+        CHECK(cuMemFree_v2(others[i]));
+    CHECK(cuMemFree_v2(hidden));
+    CHECK(cuMemFree_v2(cell));
+    return 0;
+}
