@@ -143,7 +143,7 @@ class Program:
 
     def command(self, steps, batch=None):
         return [self.python, os.path.join(PROGRAMS_FOLDER, self.name + ".py"),
-                "--steps", str(steps), *(["--batch", str(batch)] if batch else [])]
+                "--steps", str(steps), "--batch", str(batch or self.batch())]
 
     def checked(self, result, steps, what):
         if result["exit_code"] != 0 or len(result["steps"]) != steps + 1:
@@ -219,9 +219,10 @@ class Program:
         return result
 
     def batch(self):
-        """The program's default batch size."""
+        """The program's default batch size, times --scale."""
         with open(os.path.join(PROGRAMS_FOLDER, self.name + ".py"), encoding="utf-8") as file:
-            return int(file.read().split("life.arguments(batch=")[1].split(")")[0].split(",")[0])
+            usual = file.read().split("life.arguments(batch=")[1].split(")")[0].split(",")[0]
+        return self.args.scale * int(usual)
 
     def learn(self, budget, cache):
         """The first run of --second-run, which leaves the profile."""
@@ -340,6 +341,8 @@ def parse():
                         help="what the share is of: blocks of 128 KiB and more, or all that the "
                         "program allocates")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--scale", type=int, default=1, help="times the programs' batch sizes: "
+                        "programs as large as those that people run")
     parser.add_argument("--choice-steps", type=int, default=8,
                         help="steps of the runs that count and choose")
     parser.add_argument("--venv", help="virtual environment with current packages")

@@ -17,6 +17,8 @@ struct stage {
     uint64_t weight, rest; /* the block that lives for good, and what a step leaves to the next */
     bool observed, announced; /* announced: what is not observed has the times of calls */
     unsigned for_allocs;      /* how many allocations are still observed; 0: no end is set */
+    uint64_t cost_ns;         /* what observing a few uses costs, as the process estimates it */
+    unsigned uses;
 };
 
 static void push(struct stage *stage, struct ebb_event event)
@@ -49,6 +51,10 @@ static void use(struct stage *stage, uint64_t block, enum ebb_access_kind access
                                        .block = block,
                                        .access = (uint8_t)access,
                                        .flags = stage->announced ? EBB_EVENT_ANNOUNCED : 0});
+    if (stage->observed && stage->cost_ns && ++stage->uses % 4 == 0)
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_MARK,
+                                       .mark = EBB_MARK_OBSERVED,
+                                       .size_bytes = stage->cost_ns});
 }
 
 static void release(struct stage *stage, uint64_t block)
@@ -79,10 +85,33 @@ static void step(struct stage *stage)
     use(stage, stage->rest, EBB_ACCESS_WRITE);
 }
 
+/* A step with the start and the end of a usual one, and another middle. */
+static void changed_step(struct stage *stage)
+{
+    use(stage, stage->rest, EBB_ACCESS_READ);
+    release(stage, stage->rest);
+    uint64_t first = stage->serial + 1;
+    for (unsigned i = 0; i < 33; i++) {
+        bool is_new = i >= 12 && i < 29;
+        uint64_t bytes = is_new ? (2 + i % 3) * MIB + i * 65536 : (1 + i % 5) * MIB + i * 4096;
+        if (i >= 29)
+            bytes = (1 + (i - 9) % 5) * MIB + (i - 9) * 4096;
+        if (i == 13)
+            observe(stage, true);
+        use(stage, alloc(stage, bytes), EBB_ACCESS_WRITE);
+        use(stage, stage->weight, EBB_ACCESS_READ);
+        if (i == 29)
+            observe(stage, false);
+    }
+    for (unsigned i = 33; i-- > 0;)
+        release(stage, first + i);
+    stage->rest = alloc(stage, 7 * MIB);
+}
+
 /* Observed steps, then the iteration is held, and no longer observed. */
 static struct stage held_on(bool device)
 {
-    struct stage stage = {.now_ns = 1, .announced = device};
+    struct stage stage = {.now_ns = 1, .announced = device, .cost_ns = device ? 0 : 2 * STEP_NS};
     assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
     observe(&stage, true);
     stage.weight = alloc(&stage, 9 * MIB);
@@ -260,9 +289,60 @@ static void a_step_on_a_device_has_the_times_of_the_observed_one(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* No step is whole any more. The phrase is told when it has come twice, and once more if it has not
+ * been observed; not if it is known. */
+static void a_phrase_in_each_step_is_told(void **state)
+{
+    (void)state;
+    struct stage stage = held();
+    struct ebb_watch_gap gap = {0};
+    struct ebb_model model;
+    unsigned told = 0;
+    step(&stage);
+    changed_step(&stage);
+    assert_int_equal(gaps_of(&stage, &gap), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        changed_step(&stage);
+        told += gaps_of(&stage, &gap);
+    }
+    assert_in_range(told, 1, 3);
+    assert_true(gap.repeats);
+    assert_true(gap.traced);
+    assert_int_equal(gap.allocs, 17);
+    assert_int_equal(gap.left_at + gap.resumed_by, 17);
+    assert_int_equal(ebb__watch_gap_model(stage.watch, &gap, &model, NULL), EBB_OK);
+    assert_int_equal(ebb__model_count_allocs(&model), 34);
+    unsigned weight[2], early[2];
+    count_uses(&model, 9 * MIB, 0, weight);
+    count_uses(&model, 1 * MIB, 0, early); /* of the start, which was not observed */
+    assert_in_range(weight[0] + weight[1], 30, 33);
+    assert_int_equal(early[0] + early[1], 1);
+    ebb__model_fini(&model);
+    ebb__watch_know_gap(stage.watch, &gap);
+    for (unsigned i = 0; i < 3; i++)
+        changed_step(&stage);
+    assert_int_equal(gaps_of(&stage, &gap), 0);
+    ebb__watch_destroy(stage.watch);
+}
+
+/* What is repeated instead has nothing of the held iteration: it is no phrase of it. */
+static void another_iteration_is_no_phrase(void **state)
+{
+    (void)state;
+    struct stage stage = held();
+    struct ebb_watch_gap gap = {0};
+    step(&stage);
+    for (unsigned i = 0; i < 6; i++)
+        phrase(&stage, 7, 30);
+    assert_int_equal(gaps_of(&stage, &gap), 0);
+    ebb__watch_destroy(stage.watch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_phrase_in_each_step_is_told),
+        cmocka_unit_test(another_iteration_is_no_phrase),
         cmocka_unit_test(a_phrase_is_told_once_it_has_ended),
         cmocka_unit_test(what_is_known_is_left_out),
         cmocka_unit_test(a_phrase_and_a_step_become_one_cycle),

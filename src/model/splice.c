@@ -86,7 +86,9 @@ static void spread(struct splicer *s, uint64_t ns)
         uint64_t observed_ns = s->made.items[i].time_ns;
         uint64_t since_ns = observed_ns > s->anchor_ns ? observed_ns - s->anchor_ns : 0;
         double share = since_ns < whole_ns ? (double)since_ns / (double)whole_ns : 1;
-        s->made.items[i].time_ns = begin_ns + (uint64_t)(share * (double)most_ns);
+        uint64_t time_ns = begin_ns + (uint64_t)(share * (double)most_ns);
+        uint64_t before_ns = s->made.items[i - 1].time_ns; /* observed ones may go back, too */
+        s->made.items[i].time_ns = time_ns < before_ns ? before_ns : time_ns;
     }
     s->anchor = end;
     s->anchor_ns = ns;

@@ -86,7 +86,9 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
 void ebb__watch_take_longer(struct ebb_watch *watch);
 
 /* A phrase between two repetitions of the held iteration, or within one: an evaluation, a smaller
- * batch. It begins with the first allocation that the iteration would not make there. */
+ * batch. It begins with the first allocation that the iteration would not make there. Once the
+ * program has changed, a phrase is in each iteration. These begin as the held one does, and may
+ * end so. */
 struct ebb_watch_gap {
     uint64_t hash;      /* of the sizes that it allocates, in order */
     size_t allocs;      /* their number */
@@ -95,6 +97,7 @@ struct ebb_watch_gap {
     size_t resumed_by;  /* still to come behind it; of one iteration if they add up to it */
     bool traced;        /* its accesses were observed */
     bool known;         /* ebb__watch_know_gap() was called for one like it */
+    bool repeats;       /* it comes in each iteration: the program has changed */
 };
 
 /* The next gap behind those that it has told already. Known phrases at its start are left out, and

@@ -112,6 +112,96 @@ static bool gap_before(const struct ebb_watch *watch, size_t number, struct ebb_
     return gap_between(watch, first, last, gap);
 }
 
+/* ---- the program has changed ----------------------------------------------------------------- */
+
+enum { LEAST_SHARE = 4 }; /* such a part of a changed iteration is of the held one at least */
+
+/* A period of what the program repeats now, and what of the held iteration it has. */
+struct changed {
+    size_t begin, cycle;  /* symbols */
+    size_t ahead, behind; /* symbols of the held iteration at its start and at its end */
+};
+
+/* The first symbol of the newest held iteration that is kept. False: none. */
+static bool newest_held(const struct ebb_watch *watch, size_t *first)
+{
+    const struct ebb_watch_iteration *all = watch->iterations.items;
+    for (size_t i = watch->iterations.count; i-- > 0;) {
+        uint64_t event = all[i].first_event - watch->event_base;
+        if (event >= watch->stream.events.count)
+            return false;
+        if (all[i].pattern != watch->pattern)
+            continue;
+        *first = ebb__stream_allocs_before(&watch->stream, (size_t)event);
+        return true;
+    }
+    return false;
+}
+
+/* A period that begins as the held iteration does, for as long as possible, and as much of the next
+ * one. False: there is none, or too little in it is of the held iteration. O(symbols of the
+ * period). */
+static bool find_changed(const struct ebb_watch *watch, const struct ebb_repetition *current,
+                         struct changed *changed)
+{
+    const struct ebb_rolling *rolling = watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling;
+    size_t period = watch->template.period_symbols, last = current->last_symbol, held;
+    size_t cycle = changed->cycle = current->period_symbols;
+    size_t most = (period < cycle ? period : cycle) - 1;
+    if (!newest_held(watch, &held))
+        return false;
+    changed->ahead = 0;
+    for (size_t at = last - 2 * cycle; at < last - cycle; at++) {
+        size_t ahead = ebb__rolling_common_ahead(rolling, at, held, most);
+        if (ahead > changed->ahead) {
+            changed->ahead = ahead;
+            changed->begin = at;
+        }
+    }
+    if (changed->ahead == 0)
+        return false;
+    if (changed->begin + cycle + changed->ahead > last) {
+        if (changed->begin < current->first_symbol + cycle)
+            return false;
+        changed->begin -= cycle;
+    }
+    most -= changed->ahead;
+    changed->behind =
+        ebb__rolling_common_before(rolling, changed->begin + cycle, held + period, most);
+    return (changed->ahead + changed->behind) * LEAST_SHARE >= cycle;
+}
+
+/* The phrase that is in each iteration since the program has changed. */
+static bool gap_that_repeats(struct ebb_watch *watch, struct ebb_watch_gap *gap)
+{
+    const struct ebb_repetition *current = &watch->stream.current[EBB_SYMBOL_ALLOC];
+    const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
+    size_t cycle = current->period_symbols, last = current->last_symbol;
+    struct changed changed;
+    if (cycle < 2 || last - current->first_symbol < 2 * cycle ||
+        watch->alloc_count < watch->gaps.next_look)
+        return false;
+    watch->gaps.next_look = watch->alloc_count + cycle / 8 + 1;
+    if (ebb__watch_next_held(watch, last - 2 * cycle, last) < last ||
+        !find_changed(watch, current, &changed))
+        return false;
+    size_t from = changed.begin + changed.ahead, to = changed.begin + cycle - changed.behind;
+    uint64_t event = watch->event_base + events[from];
+    if (event <= watch->gaps.told || known_at(watch, from, to) == to - from)
+        return false;
+    watch->gaps.told = event;
+    *gap = (struct ebb_watch_gap){
+        .hash = ebb__rolling_range(watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling, from, to),
+        .allocs = to - from,
+        .first_alloc = from,
+        .left_at = changed.ahead,
+        .resumed_by = changed.behind,
+        .traced = is_traced(&watch->stream, events[from], events[to]),
+        .repeats = true,
+    };
+    return true;
+}
+
 bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap)
 {
     const struct ebb_watch_iteration *all = watch->iterations.items;
@@ -125,7 +215,7 @@ bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap)
         if (next > 0 && all[next].pattern == watch->pattern && gap_before(watch, next, gap))
             return true;
     }
-    return false;
+    return gap_that_repeats(watch, gap);
 }
 
 /* The newest held iteration whose accesses were observed. */

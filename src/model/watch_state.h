@@ -18,6 +18,8 @@ struct known_gaps {
     } items[KNOWN_GAPS]; /* the newest, [number % KNOWN_GAPS] */
     size_t count;        /* so far */
     uint64_t looked_at;  /* serial number of the event behind the last iteration looked at */
+    uint64_t told;       /* the same for the first event of the last one that repeats */
+    uint64_t next_look;  /* number of ALLOCs at which one that repeats is looked for */
 };
 
 struct ebb_watch {
@@ -80,6 +82,9 @@ EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *wat
 
 /* True if the held iteration makes up at least half of the repetition's period. */
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
+/* The position of the next held iteration at or after symbol `at`, or `last` if there is none
+ * before. */
+size_t ebb__watch_next_held(const struct ebb_watch *watch, size_t at, size_t last);
 /* True if the held iteration stays although something else has repeated for `events` events. */
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events);
 

@@ -1,9 +1,10 @@
 /* What comes between planned iterations: an evaluation, a smaller batch, samples.
  *
  * The process observes what it does outside of its scripts. Once such a phrase has come again, and
- * an iteration has followed it, both together get a plan. The runtime follows that one where the
- * phrase comes once more, and the plan of the iteration everywhere else. Phrases that never come
- * again are not observed for ever. */
+ * an iteration has followed it, both together get a plan. So does a phrase that has become a part
+ * of each iteration, since the program has changed. The runtime follows that one where the phrase
+ * comes once more, and the plan of the iteration everywhere else. Phrases that never come again are
+ * not observed for ever. */
 #include "base/tuning.h"
 #include "parent/internal.h"
 
@@ -57,7 +58,7 @@ void ebb__gaps_consider(struct ebb_parent *parent, struct process *process)
     size_t longest =
         (size_t)ebb__tuning()->held_iterations * ebb__watch_period_allocs(process->stream.watch);
     while (ebb__watch_next_gap(process->stream.watch, &gap)) {
-        bool again = gap.known || has_come(gaps, gap.hash);
+        bool again = gap.known || gap.repeats || has_come(gaps, gap.hash);
         gaps->known += gap.known;
         gaps->fresh += !gap.known;
         if (gap.known || gap.allocs > longest)

@@ -104,6 +104,7 @@ struct learning {
     uint64_t names_allocs; /* until so many allocations were made, names that hold may lack some */
     bool unproven;         /* the planned iteration has not been whole twice in a row */
     bool slight;           /* the planned iteration touches little of the memory */
+    bool held;             /* the planned iteration was held when it was looked at last */
     bool exactly;          /* each use is observed: without that, no plan fits */
     struct gaps gaps;
 };

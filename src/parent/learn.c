@@ -259,7 +259,8 @@ static void look_on(struct ebb_parent *parent, struct process *process)
                found_longer(process)) {
         believe_another(parent, process);
     } else if (found_longer(process)) {
-        forget_parts(process);
+        if (!process->learning.held) /* else it was whole, and the program has changed */
+            forget_parts(process);
         ebb__parent_trace(process);
     } else if (planned) {
         hold(process);
@@ -267,6 +268,7 @@ static void look_on(struct ebb_parent *parent, struct process *process)
         ebb__gaps_consider(parent, process);
         ebb__replan_consider(parent, process);
     }
+    process->learning.held = ebb__watch_is_held(process->stream.watch);
 }
 
 void ebb__parent_learn(struct ebb_parent *parent, struct process *process)
