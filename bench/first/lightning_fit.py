@@ -69,7 +69,7 @@ def main():
             max_steps=args.steps, accelerator="cpu", logger=False, enable_progress_bar=False,
             enable_model_summary=False, callbacks=[saves, Steps()], default_root_dir=folder,
             accumulate_grad_batches=2, val_check_interval=10, limit_val_batches=2,
-            num_sanity_val_steps=0).fit(Module(), load(2 * args.steps + 2), load(2))
+            num_sanity_val_steps=0).fit(Module(), load(max(10, 2 * args.steps + 2)), load(2))
 
 
 if __name__ == "__main__":
