@@ -20,7 +20,7 @@ sees nothing, all causes are unknown. `faults` and `moved` are taken from Ebb's 
 
 With --second-run, B runs once to leave a profile in a temporary folder, then runs with that
 profile. With `same`, both runs are equal. With `steps`, the first run has another length, with
-`batch` another batch size.
+`batch` another batch size. --scale N makes all batches N times as large.
 
 Programs marked `venv` need current packages. --venv DIR is a virtual environment made by
 bench/frameworks/run.py --venv. Missing programs are named and skipped. Times need a quiet machine.

@@ -31,6 +31,8 @@ SEEDS = int(os.environ.get("EBB_CUDA_SEEDS", "6"))
 FIRST = int(os.environ.get("EBB_CUDA_FIRST", "1"))
 JOBS = int(os.environ.get("EBB_CUDA_JOBS", "1"))
 BACKINGS = os.environ.get("EBB_CUDA_BACKINGS", "managed vmm-host vmm-trusting").split()
+# For kernels that find memory by pointers in device memory: not what vmm-trusting is for.
+UNNAMED = [name for name in BACKINGS if name != "vmm-trusting"]
 MOST_SHOWN = 10
 PATIENCE_S = 120
 MIB = 1 << 20
@@ -131,7 +133,7 @@ class Schedules(unittest.TestCase):
         if command[0] == "cuda_train":  # it need not compute twice what is compared here
             self.assertTrue(plain.stdout)
             command = [*command, "--no-serial"]
-        for backing in backings or BACKINGS:
+        for backing in BACKINGS if backings is None else backings:
             with self.subTest(command=shlex.join(command), backing=backing, **variables):
                 self.many(command, plain.stdout, seeds,
                           {"EBB_ALONE_BACKING": backing, **variables})
@@ -154,11 +156,8 @@ class Schedules(unittest.TestCase):
 
     def trainings(self, trainings, **variables):
         for options in trainings:
-            # Its kernels find memory by pointers in device memory: not what vmm-trusting is for.
-            backings = [name for name in BACKINGS
-                        if "--hidden" not in options or name != "vmm-trusting"]
-            if backings:
-                self.same(["cuda_train", *options], backings, **variables)
+            self.same(["cuda_train", *options], UNNAMED if "--hidden" in options else None,
+                      **variables)
 
     def test_without_a_budget(self):
         self.trainings([*TRAININGS, GRAPHS])
@@ -190,10 +189,8 @@ class Schedules(unittest.TestCase):
 
     def test_kernels_that_name_nothing(self):
         """A block that is in use does not move, although nobody names it."""
-        backings = [name for name in BACKINGS if name != "vmm-trusting"]
         for options in [], ["--graph"]:
-            if backings:
-                self.same(["cuda_unnamed", *options], backings, 1 + SEEDS // 20, **budget(8))
+            self.same(["cuda_unnamed", *options], UNNAMED, 1 + SEEDS // 20, **budget(8))
 
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""

@@ -62,13 +62,18 @@ static void release(struct stage *stage, uint64_t block)
     push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = block});
 }
 
+static uint64_t bytes_of(unsigned kind, unsigned i)
+{
+    return (1 + i % 5) * MIB + kind * 65536 + i * 4096;
+}
+
 /* `count` blocks of sizes that `kind` tells are allocated and written, and the weight is read; then
  * they are freed. */
 static void phrase(struct stage *stage, unsigned kind, unsigned count)
 {
     uint64_t first = stage->serial + 1;
     for (unsigned i = 0; i < count; i++) {
-        use(stage, alloc(stage, (1 + i % 5) * MIB + kind * 65536 + i * 4096), EBB_ACCESS_WRITE);
+        use(stage, alloc(stage, bytes_of(kind, i)), EBB_ACCESS_WRITE);
         use(stage, stage->weight, EBB_ACCESS_READ);
     }
     for (unsigned i = count; i-- > 0;)
@@ -93,12 +98,9 @@ static void changed_step(struct stage *stage)
     uint64_t first = stage->serial + 1;
     for (unsigned i = 0; i < 33; i++) {
         bool is_new = i >= 12 && i < 29;
-        uint64_t bytes = is_new ? (2 + i % 3) * MIB + i * 65536 : (1 + i % 5) * MIB + i * 4096;
-        if (i >= 29)
-            bytes = (1 + (i - 9) % 5) * MIB + (i - 9) * 4096;
         if (i == 13)
             observe(stage, true);
-        use(stage, alloc(stage, bytes), EBB_ACCESS_WRITE);
+        use(stage, alloc(stage, bytes_of(is_new ? 9 : 0, i < 29 ? i : i - 9)), EBB_ACCESS_WRITE);
         use(stage, stage->weight, EBB_ACCESS_READ);
         if (i == 29)
             observe(stage, false);

@@ -32,13 +32,27 @@ static bool is_traced(const struct ebb_stream *stream, size_t first, size_t last
     return last > window.first && ebb__stream_is_traced(stream, &window);
 }
 
-/* A stretch of symbols between two held iterations. */
+/* A stretch of symbols between two held iterations, or within iterations that have changed. */
 struct stretch {
     size_t from, to;      /* what no iteration and no known phrase accounts for */
     size_t ahead, behind; /* symbols that the iteration goes on for at both ends */
     uint64_t hash;        /* of an iteration that begins where it left off */
     size_t known;         /* symbols of the last known phrase in it; 0: none */
 };
+
+static struct ebb_watch_gap gap_of(const struct ebb_watch *watch, const struct stretch *stretch)
+{
+    const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_ALLOC];
+    return (struct ebb_watch_gap){
+        .hash = ebb__rolling_range(symbols->rolling, stretch->from, stretch->to),
+        .allocs = stretch->to - stretch->from,
+        .first_alloc = stretch->from,
+        .left_at = stretch->ahead,
+        .resumed_by = stretch->behind,
+        .traced = is_traced(&watch->stream, symbols->events.items[stretch->from],
+                            symbols->events.items[stretch->to]),
+    };
+}
 
 /* Skips the known phrases and the iterations at the start of the stretch, and ends it where the
  * next iteration begins. */
@@ -68,8 +82,7 @@ static void narrow(const struct ebb_watch *watch, struct stretch *stretch)
 static bool gap_between(const struct ebb_watch *watch, size_t first, size_t last,
                         struct ebb_watch_gap *gap)
 {
-    const struct ebb_stream *stream = &watch->stream;
-    const struct ebb_symbols *symbols = &stream->symbols[EBB_SYMBOL_ALLOC];
+    const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_ALLOC];
     size_t period = watch->template.period_symbols;
     size_t most = last - first < period ? last - first : period - 1;
     struct stretch stretch = {
@@ -85,16 +98,8 @@ static bool gap_between(const struct ebb_watch *watch, size_t first, size_t last
         return false;
     if (known)
         stretch.from -= stretch.known;
-    *gap = (struct ebb_watch_gap){
-        .hash = ebb__rolling_range(symbols->rolling, stretch.from, stretch.to),
-        .allocs = stretch.to - stretch.from,
-        .first_alloc = stretch.from,
-        .left_at = stretch.ahead,
-        .resumed_by = stretch.behind,
-        .traced = is_traced(stream, symbols->events.items[stretch.from],
-                            symbols->events.items[stretch.to]),
-        .known = known,
-    };
+    *gap = gap_of(watch, &stretch);
+    gap->known = known;
     return true;
 }
 
@@ -112,63 +117,59 @@ static bool gap_before(const struct ebb_watch *watch, size_t number, struct ebb_
     return gap_between(watch, first, last, gap);
 }
 
-/* ---- the program has changed ----------------------------------------------------------------- */
-
-enum { LEAST_SHARE = 4 }; /* such a part of a changed iteration is of the held one at least */
-
-/* A period of what the program repeats now, and what of the held iteration it has. */
-struct changed {
-    size_t begin, cycle;  /* symbols */
-    size_t ahead, behind; /* symbols of the held iteration at its start and at its end */
-};
-
-/* The first symbol of the newest held iteration that is kept. False: none. */
-static bool newest_held(const struct ebb_watch *watch, size_t *first)
+/* The newest held iteration that is kept; `traced`: whose accesses were observed. False: none. */
+static bool newest_held(const struct ebb_watch *watch, bool traced, struct ebb_window *window)
 {
     const struct ebb_watch_iteration *all = watch->iterations.items;
     for (size_t i = watch->iterations.count; i-- > 0;) {
-        uint64_t event = all[i].first_event - watch->event_base;
-        if (event >= watch->stream.events.count)
+        if (all[i].first_event - watch->event_base >= watch->stream.events.count)
             return false;
-        if (all[i].pattern != watch->pattern)
+        if (all[i].pattern != watch->pattern || (traced && !all[i].traced))
             continue;
-        *first = ebb__stream_allocs_before(&watch->stream, (size_t)event);
+        *window = (struct ebb_window){.first = (size_t)(all[i].first_event - watch->event_base),
+                                      .last = (size_t)(all[i].last_event - watch->event_base)};
         return true;
     }
     return false;
 }
 
-/* A period that begins as the held iteration does, for as long as possible, and as much of the next
- * one. False: there is none, or too little in it is of the held iteration. O(symbols of the
- * period). */
+/* ---- the program has changed ----------------------------------------------------------------- */
+
+enum { LEAST_SHARE = 4 }; /* such a part of a changed iteration is of the held one at least */
+
+/* What is new in a period that begins as the held iteration does, for as long as possible. As much
+ * of the next period has been seen. False: there is none, or too little in it is of the held
+ * iteration. O(symbols of the period). */
 static bool find_changed(const struct ebb_watch *watch, const struct ebb_repetition *current,
-                         struct changed *changed)
+                         struct stretch *stretch)
 {
     const struct ebb_rolling *rolling = watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling;
-    size_t period = watch->template.period_symbols, last = current->last_symbol, held;
-    size_t cycle = changed->cycle = current->period_symbols;
-    size_t most = (period < cycle ? period : cycle) - 1;
-    if (!newest_held(watch, &held))
+    size_t period = watch->template.period_symbols, cycle = current->period_symbols;
+    size_t most = (period < cycle ? period : cycle) - 1, last = current->last_symbol, begin = 0;
+    struct ebb_window window;
+    if (!newest_held(watch, false, &window))
         return false;
-    changed->ahead = 0;
+    size_t held = ebb__stream_allocs_before(&watch->stream, window.first);
+    *stretch = (struct stretch){0};
     for (size_t at = last - 2 * cycle; at < last - cycle; at++) {
         size_t ahead = ebb__rolling_common_ahead(rolling, at, held, most);
-        if (ahead > changed->ahead) {
-            changed->ahead = ahead;
-            changed->begin = at;
+        if (ahead > stretch->ahead) {
+            stretch->ahead = ahead;
+            begin = at;
         }
     }
-    if (changed->ahead == 0)
+    if (stretch->ahead == 0)
         return false;
-    if (changed->begin + cycle + changed->ahead > last) {
-        if (changed->begin < current->first_symbol + cycle)
+    if (begin + cycle + stretch->ahead > last) {
+        if (begin < current->first_symbol + cycle)
             return false;
-        changed->begin -= cycle;
+        begin -= cycle;
     }
-    most -= changed->ahead;
-    changed->behind =
-        ebb__rolling_common_before(rolling, changed->begin + cycle, held + period, most);
-    return (changed->ahead + changed->behind) * LEAST_SHARE >= cycle;
+    stretch->behind =
+        ebb__rolling_common_before(rolling, begin + cycle, held + period, most - stretch->ahead);
+    stretch->from = begin + stretch->ahead;
+    stretch->to = begin + cycle - stretch->behind;
+    return (stretch->ahead + stretch->behind) * LEAST_SHARE >= cycle;
 }
 
 /* The phrase that is in each iteration since the program has changed. */
@@ -177,28 +178,21 @@ static bool gap_that_repeats(struct ebb_watch *watch, struct ebb_watch_gap *gap)
     const struct ebb_repetition *current = &watch->stream.current[EBB_SYMBOL_ALLOC];
     const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
     size_t cycle = current->period_symbols, last = current->last_symbol;
-    struct changed changed;
+    struct stretch stretch;
     if (cycle < 2 || last - current->first_symbol < 2 * cycle ||
         watch->alloc_count < watch->gaps.next_look)
         return false;
     watch->gaps.next_look = watch->alloc_count + cycle / 8 + 1;
     if (ebb__watch_next_held(watch, last - 2 * cycle, last) < last ||
-        !find_changed(watch, current, &changed))
+        !find_changed(watch, current, &stretch))
         return false;
-    size_t from = changed.begin + changed.ahead, to = changed.begin + cycle - changed.behind;
-    uint64_t event = watch->event_base + events[from];
-    if (event <= watch->gaps.told || known_at(watch, from, to) == to - from)
+    uint64_t event = watch->event_base + events[stretch.from];
+    if (event <= watch->gaps.told ||
+        known_at(watch, stretch.from, stretch.to) == stretch.to - stretch.from)
         return false;
     watch->gaps.told = event;
-    *gap = (struct ebb_watch_gap){
-        .hash = ebb__rolling_range(watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling, from, to),
-        .allocs = to - from,
-        .first_alloc = from,
-        .left_at = changed.ahead,
-        .resumed_by = changed.behind,
-        .traced = is_traced(&watch->stream, events[from], events[to]),
-        .repeats = true,
-    };
+    *gap = gap_of(watch, &stretch);
+    gap->repeats = true;
     return true;
 }
 
@@ -218,22 +212,6 @@ bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap)
     return gap_that_repeats(watch, gap);
 }
 
-/* The newest held iteration whose accesses were observed. */
-static bool newest_observed(const struct ebb_watch *watch, struct ebb_window *window)
-{
-    const struct ebb_watch_iteration *all = watch->iterations.items;
-    for (size_t i = watch->iterations.count; i-- > 0;) {
-        if (all[i].first_event - watch->event_base >= watch->stream.events.count)
-            return false;
-        if (all[i].pattern != watch->pattern || !all[i].traced)
-            continue;
-        *window = (struct ebb_window){.first = (size_t)(all[i].first_event - watch->event_base),
-                                      .last = (size_t)(all[i].last_event - watch->event_base)};
-        return true;
-    }
-    return false;
-}
-
 enum ebb_status ebb__watch_gap_model(const struct ebb_watch *watch, const struct ebb_watch_gap *gap,
                                      struct ebb_model *model, struct ebb_error *error)
 {
@@ -244,7 +222,7 @@ enum ebb_status ebb__watch_gap_model(const struct ebb_watch *watch, const struct
         .left_at = gap->left_at,
         .resumed_by = gap->resumed_by,
     };
-    if (!gap->traced || !newest_observed(watch, &splice.observed))
+    if (!gap->traced || !newest_held(watch, true, &splice.observed))
         return ebb__fail(error, EBB_INFEASIBLE, "phrase", "it has not been traced yet");
     return ebb__splice_model(&watch->stream, &splice, model, error);
 }

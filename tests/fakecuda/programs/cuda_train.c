@@ -12,6 +12,7 @@
  * fails.
  */
 #include "driver.h"
+#include "hidden.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -94,19 +95,9 @@ static void sgd_table(struct fakecuda_kernel *k)
     }
 }
 
-/* Stores a pointer where only the next kernel finds it: in device memory that a global names. */
-static void hide(struct fakecuda_kernel *k)
-{
-    CUdeviceptr pointer = fakecuda_pointer(k, 0), cell = fakecuda_pointer(k, 8);
-    memcpy(fakecuda_write(k, cell, 8), &pointer, 8);
-    memcpy(fakecuda_write(k, fakecuda_global(k, "cell"), 8), &cell, 8);
-}
-
 static void scale_hidden(struct fakecuda_kernel *k)
 {
-    CUdeviceptr cell, pointer;
-    memcpy(&cell, fakecuda_read(k, fakecuda_global(k, "cell"), 8), 8);
-    memcpy(&pointer, fakecuda_read(k, cell, 8), 8);
+    CUdeviceptr pointer = hidden_pointer(k);
     size_t bytes = (size_t)fakecuda_pointer(k, 0);
     for (size_t done = 0; done < bytes; done += chunk_step) {
         float *x = fakecuda_update(k, pointer + done, piece(done, bytes));
@@ -119,12 +110,11 @@ static const unsigned short eights[] = {8, 8, 8, 8, 8, 8}, sgd_sizes[] = {8, 8, 
                             table_sizes[] = {8, 4, 8, 4};
 enum { FORWARD, BACKWARD, SGD, SGD_TABLE, HIDE, SCALE_HIDDEN, KERNELS };
 static const struct fakecuda_entry kernels[KERNELS] = {
-    {"forward", forward, 4, eights}, {"backward", backward, 6, eights},
-    {"sgd", sgd, 4, sgd_sizes},      {"sgd_table", sgd_table, 4, table_sizes},
-    {"hide", hide, 2, eights},       {"scale_hidden", scale_hidden, 1, eights},
+    {"forward", forward, 4, eights},   {"backward", backward, 6, eights},
+    {"sgd", sgd, 4, sgd_sizes},        {"sgd_table", sgd_table, 4, table_sizes},
+    {"hide", hidden_store, 2, eights}, {"scale_hidden", scale_hidden, 1, eights},
 };
-static const struct fakecuda_global globals[] = {{"cell", 8, NULL}};
-static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, globals};
+static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, hidden_globals};
 
 /* --- a device: the driver's, or plain host memory -------------------------------------------- */
 

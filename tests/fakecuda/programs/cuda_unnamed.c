@@ -5,23 +5,14 @@
  * Options: --graph: the kernel is a graph. --blocks=N others.
  */
 #include "driver.h"
+#include "hidden.h"
 
 enum { BLOCK = 2 << 20, ROUNDS = 400, PAUSE_US = 100, MOST_BLOCKS = 64 };
-
-/* cell = pointer, where pointer, cell are the parameters */
-static void hide(struct fakecuda_kernel *k)
-{
-    CUdeviceptr pointer = fakecuda_pointer(k, 0), cell = fakecuda_pointer(k, 8);
-    memcpy(fakecuda_write(k, cell, 8), &pointer, 8);
-    memcpy(fakecuda_write(k, fakecuda_global(k, "cell"), 8), &cell, 8);
-}
 
 /* Adds 1 to a word at a time, often. */
 static void count_slowly(struct fakecuda_kernel *k)
 {
-    CUdeviceptr cell, pointer;
-    memcpy(&cell, fakecuda_read(k, fakecuda_global(k, "cell"), 8), 8);
-    memcpy(&pointer, fakecuda_read(k, cell, 8), 8);
+    CUdeviceptr pointer = hidden_pointer(k);
     for (int i = 0; i < ROUNDS; i++) {
         ++*(unsigned *)fakecuda_update(k, pointer + 4 * (CUdeviceptr)(i % 100), 4);
         usleep(PAUSE_US);
@@ -36,10 +27,10 @@ static void use(struct fakecuda_kernel *k)
 
 static const unsigned short eights[] = {8, 8};
 enum { HIDE, COUNT, USE, KERNELS };
-static const struct fakecuda_entry kernels[KERNELS] = {
-    {"hide", hide, 2, eights}, {"count_slowly", count_slowly, 0, NULL}, {"use", use, 1, eights}};
-static const struct fakecuda_global globals[] = {{"cell", 8, NULL}};
-static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, globals};
+static const struct fakecuda_entry kernels[KERNELS] = {{"hide", hidden_store, 2, eights},
+                                                       {"count_slowly", count_slowly, 0, NULL},
+                                                       {"use", use, 1, eights}};
+static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, hidden_globals};
 static CUfunction functions[KERNELS];
 
 static void launch(int kernel, CUstream stream, void **parameters)
@@ -49,12 +40,10 @@ static void launch(int kernel, CUstream stream, void **parameters)
 
 static void open_device(void)
 {
-    CUdevice device;
     CUcontext context;
     CUmodule module;
     CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
-    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuModuleLoadData(&module, &image));
     for (int i = 0; i < KERNELS; i++)
