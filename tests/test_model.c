@@ -459,6 +459,69 @@ static void test_weights_of_like_sizes(void **state)
     ebb_vec_free(&events);
 }
 
+enum { LAYERS = 4 };
+
+static void put(events_vec *events, enum ebb_event_kind kind, size_t serial, uint64_t size)
+{
+    size_t time = events->count;
+    assert_true(ebb_vec_push(events, event_of(kind, time, serial, size)));
+}
+
+/* A step frees the gradients of the one before between forward and backward. The first one also
+ * makes states, and leaves a block that only the second one frees. */
+static void push_step(events_vec *events, size_t step, size_t *serial, size_t gradients[LAYERS])
+{
+    static const uint64_t sizes[LAYERS] = {640, 320, 640, 160}; /* of weights */
+    size_t forward = *serial + 1;
+    for (size_t i = 0; i < LAYERS; i++)
+        put(events, EBB_EVENT_ALLOC, ++*serial, 1000 + i);
+    for (size_t i = 0; step && i < LAYERS; i++)
+        put(events, EBB_EVENT_FREE, gradients[i], sizes[i]);
+    if (step == 1)
+        put(events, EBB_EVENT_FREE, 1, 640);
+    for (size_t i = LAYERS; i-- > 0;) {
+        put(events, EBB_EVENT_ALLOC, gradients[i] = ++*serial, sizes[i]);
+        put(events, EBB_EVENT_FREE, forward + i, 1000 + i);
+    }
+    for (size_t i = 0; i < LAYERS; i++) {
+        put(events, EBB_EVENT_ACCESS, gradients[i], 0);
+        if (step == 0)
+            put(events, EBB_EVENT_ALLOC, ++*serial, sizes[i]);
+    }
+}
+
+/* The second step is modelled in the middle of the third one, before its gradients are freed. The
+ * first one allocated more. */
+static void test_step_after_a_longer_one(void **state)
+{
+    (void)state;
+    events_vec events = {0};
+    size_t serial = 1, gradients[LAYERS];
+    put(&events, EBB_EVENT_ALLOC, serial, 640);
+    push_step(&events, 0, &serial, gradients);
+    size_t first = events.count, before = serial;
+    push_step(&events, 1, &serial, gradients);
+    size_t last = events.count, behind = serial;
+    for (size_t i = 0; i < LAYERS; i++)
+        put(&events, EBB_EVENT_ALLOC, ++serial, 1000 + i);
+    struct ebb_event_span trace = {events.items, events.count};
+    struct ebb_model model;
+    assert_int_equal(ebb__model_build(trace, first, last - first, &model, NULL), EBB_OK);
+    check_well_formed(&model);
+    size_t periodic = 0;
+    for (uint32_t i = 0; i < model.block_count; i++) {
+        const struct ebb_model_block *block = &model.blocks[i];
+        bool is_new = block->serial > before && block->serial <= behind;
+        assert_int_equal(is_new, block->alloc_tick != EBB_TICK_NONE);
+        assert_int_equal(is_new, block->free_tick != EBB_TICK_NONE);
+        periodic += is_new;
+    }
+    assert_int_equal(periodic, 2 * LAYERS);
+    assert_int_equal(model.block_count, 3 * LAYERS); /* and the states */
+    ebb__model_fini(&model);
+    ebb_vec_free(&events);
+}
+
 /* Marks of the runtime and demand accesses are ignored. Blocks that are older than the trace are
  * counted. */
 static void test_what_counts(void **state)
@@ -578,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_derive_checks),
         cmocka_unit_test(test_weights_of_like_sizes),
         cmocka_unit_test(test_a_held_block_has_no_gap),
+        cmocka_unit_test(test_step_after_a_longer_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

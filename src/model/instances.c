@@ -2,7 +2,9 @@
  * window and those n, 2n ... earlier are instances of one template block, if their sizes agree. So
  * if an earlier instance is freed in the window, that is the template's FREE, w iterations after
  * its ALLOC. If no earlier instance is known (first iteration), the FREE is taken from later
- * events, moved back by whole iterations. A block that is allocated in the window and never freed
+ * events, moved back by whole iterations. If there is none yet, the iteration before may have had
+ * more allocations. Those that it left and the window frees are the counterparts, in the order of
+ * each size. A block that is allocated in the window and never freed
  * as far as known counts as persistent, without its ALLOC. But if neighbouring iterations allocate
  * it too (a queue that fills, a leak), the number of live instances is kept constant. */
 #include "instances.h"
@@ -168,8 +170,79 @@ static void find_free(struct builder *b, size_t k)
     }
     if (own->free_event != NO_INDEX)
         place_synthetic(b, p, own->free_event);
-    else if (is_repeated(b, k))
-        place_before_alloc(b, k);
+}
+
+/* ---- counterparts at another distance -------------------------------------------------------- */
+
+struct sized {
+    uint64_t size_bytes;
+    uint32_t alloc_event;
+    uint32_t index; /* of an instance, or of a template block */
+};
+
+typedef EBB_VEC(struct sized) sized_list;
+
+static int by_size(const void *a, const void *b)
+{
+    const struct sized *left = a, *right = b;
+    if (left->size_bytes != right->size_bytes)
+        return left->size_bytes < right->size_bytes ? -1 : 1;
+    return left->alloc_event < right->alloc_event ? -1 : left->alloc_event > right->alloc_event;
+}
+
+/* Blocks that the iteration before the window allocated, which the window frees, and which are of
+ * no template block. That iteration is no more than twice as long. */
+static bool list_orphans(const struct builder *b, sized_list *orphans)
+{
+    size_t n = b->periodics.count, first = b->first_rank > 2 * n ? b->first_rank - 2 * n : 0;
+    for (size_t rank = first; rank < b->first_rank; rank++) {
+        uint32_t index = b->allocs.items[rank];
+        const struct instance *instance = &b->instances.items[index];
+        const struct periodic *p = &b->periodics.items[(rank + 2 * n - b->first_rank) % n];
+        if (in_window(b, instance->free_event) && p->free_event != instance->free_event &&
+            !ebb_vec_push(orphans,
+                          ((struct sized){instance->size_bytes, instance->alloc_event, index})))
+            return false;
+    }
+    return true;
+}
+
+/* Template blocks without a known FREE. */
+static bool list_endless(const struct builder *b, sized_list *endless)
+{
+    for (size_t k = 0; k < b->periodics.count; k++) {
+        const struct instance *own = &b->instances.items[b->periodics.items[k].instance];
+        if (b->periodics.items[k].free_event == NO_INDEX &&
+            !ebb_vec_push(endless,
+                          ((struct sized){own->size_bytes, own->alloc_event, (uint32_t)k})))
+            return false;
+    }
+    return true;
+}
+
+/* Gives template blocks without a known FREE that of their counterparts. */
+static bool pair_orphans(struct builder *b)
+{
+    sized_list endless = {0}, orphans = {0};
+    bool ok = list_endless(b, &endless) && (!endless.count || list_orphans(b, &orphans));
+    if (ok && orphans.count) {
+        qsort(endless.items, endless.count, sizeof *endless.items, by_size);
+        qsort(orphans.items, orphans.count, sizeof *orphans.items, by_size);
+    }
+    for (size_t i = 0, j = 0; ok && i < endless.count && j < orphans.count;) {
+        const struct sized *block = &endless.items[i], *orphan = &orphans.items[j];
+        i += block->size_bytes <= orphan->size_bytes;
+        j += block->size_bytes >= orphan->size_bytes;
+        if (block->size_bytes != orphan->size_bytes)
+            continue;
+        struct periodic *p = &b->periodics.items[block->index];
+        p->counterpart = orphan->index;
+        p->free_event = b->instances.items[orphan->index].free_event;
+        p->wraps = 1;
+    }
+    ebb_vec_free(&endless);
+    ebb_vec_free(&orphans);
+    return ok;
 }
 
 /* True if an earlier instance ends at the expected time, for a template block that lives for more
@@ -207,7 +280,7 @@ static bool list_periodics(struct builder *b)
         uint32_t instance = b->allocs.items[rank];
         if (b->instances.items[instance].alloc_event >= b->last)
             break;
-        struct periodic made = {.instance = instance};
+        struct periodic made = {.instance = instance, .counterpart = NO_INDEX};
         if (!ebb_vec_push(&b->periodics, made))
             return false;
     }
@@ -219,6 +292,11 @@ static void tie_earlier(struct builder *b, size_t k)
 {
     const struct periodic *p = &b->periodics.items[k];
     const struct instance *own = &b->instances.items[p->instance];
+    if (p->counterpart != NO_INDEX) {
+        b->instances.items[p->counterpart].block = own->block;
+        b->instances.items[p->counterpart].wraps = 1;
+        return;
+    }
     for (uint32_t wraps = 1; wraps <= p->wraps; wraps++) {
         struct instance *before = earlier_instance(b, k, wraps);
         if (!before || before->block != EBB_TICK_NONE)
@@ -253,10 +331,15 @@ enum ebb_status ebb__instances_match(struct builder *b)
 {
     if (!list_periodics(b))
         return EBB_ERR_MEMORY;
+    for (size_t k = 0; k < b->periodics.count; k++)
+        find_free(b, k);
+    if (!pair_orphans(b))
+        return EBB_ERR_MEMORY;
     for (size_t k = 0; k < b->periodics.count; k++) {
         struct periodic *p = &b->periodics.items[k];
         struct instance *own = &b->instances.items[p->instance];
-        find_free(b, k);
+        if (p->free_event == NO_INDEX && is_repeated(b, k))
+            place_before_alloc(b, k);
         if (!add_block(b, own, &own->block))
             return EBB_ERR_MEMORY;
         if (p->free_event == NO_INDEX)

@@ -28,7 +28,9 @@ struct periodic {
     uint32_t free_event; /* of any instance; NO_INDEX: none known */
     uint32_t wraps;      /* iterations from the ALLOC's to the FREE's */
     uint32_t place;
-    bool synthetic; /* the window has no FREE of it: one is inserted behind event `place` */
+    uint32_t counterpart; /* instance of the iteration before, if it is not n allocations before;
+                             else NO_INDEX */
+    bool synthetic;       /* the window has no FREE of it: one is inserted behind event `place` */
 };
 
 /* An event that goes into the model. */
