@@ -393,7 +393,12 @@ static void tracing_keeps_the_static_placement(void **state)
     }
     assert_int_equal(traces_begun(rig), 1);
     ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_NEVER, 0);
+    /* A departure from the plan is observed at once. What it lacks is no iteration. */
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_DEPARTURES, 0);
+    struct item departure = make(rig, 3 << 20, 5);
+    assert_int_equal(traces_begun(rig), 1);
     ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
+    drop(rig, &departure);
     drop(rig, placed);
     assert_int_equal(traces_begun(rig), 0);
     drop(rig, &other);

@@ -17,6 +17,7 @@ struct observing {
     bool departures;      /* while scripts are known, and none of them is followed, */
     uint64_t allocations; /* but for so many allocations at least */
     uint64_t until;       /* the departure is observed up to this number of allocations */
+    bool lacks;           /* it began while blocks of the static placement were live */
 };
 
 struct ebb_runtime {

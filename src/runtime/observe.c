@@ -43,6 +43,8 @@ static void start(struct ebb_runtime *runtime)
      * expected to free them soon. */
     uses->blind_until =
         runtime->observing.always ? uses->event_number + runtime->replay.planned_clocks : 0;
+    runtime->observing.lacks =
+        !runtime->observing.always && runtime->addresses.placement.load_bytes > 0;
     ebb__observe_note(&runtime->transfer);
 }
 
@@ -77,11 +79,12 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, enum ebb_observe observ
 {
     pthread_mutex_lock(&runtime->core.lock);
     struct observing *observing = &runtime->observing;
-    bool exactly = observe == EBB_OBSERVE_EXACTLY;
-    if (runtime->table.uses.trace && exactly && !runtime->table.uses.exactly)
+    bool exactly = observe == EBB_OBSERVE_EXACTLY, always = observe == EBB_OBSERVE_ALWAYS;
+    if (runtime->table.uses.trace &&
+        ((exactly && !runtime->table.uses.exactly) || (always && observing->lacks)))
         stop(runtime); /* what was observed until now lacks uses: it ends here */
     runtime->table.uses.exactly = exactly;
-    observing->always = observe == EBB_OBSERVE_ALWAYS || exactly;
+    observing->always = always || exactly;
     observing->departures = observe == EBB_OBSERVE_DEPARTURES;
     observing->allocations = allocations;
     ebb__observe_as_wanted(runtime);
