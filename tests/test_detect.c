@@ -341,6 +341,60 @@ static void test_random_programs(void **state)
 
 /* Hashes of ranges against the polynomial, added up symbol by symbol: also of lengths around those
  * at which a table of powers ends. */
+enum { STEP = 80, HEAD = 5 }; /* allocations of a step */
+
+static struct ebb_detector *made_early(void)
+{
+    struct ebb_detector *detector = made();
+    ebb__detector_announce_early(detector, 64, 4);
+    return detector;
+}
+
+/* The first `symbols` of a step of this length, of symbols that no other length has. Close to its
+ * end it makes `states`, which stay. Is a repetition in force then? */
+static bool push_part(struct ebb_detector *detector, size_t length, size_t symbols, size_t states,
+                      uint64_t *lasting)
+{
+    bool found = false;
+    for (size_t i = 0; i < symbols; i++) {
+        size_t held = i < length / 2 ? i : length - i;
+        found = push(detector, 1000 * length + i, *lasting + (held << 20));
+        for (size_t k = 0; k < states && i == length - HEAD; k++)
+            found = push(detector, k, *lasting += UINT64_C(1) << 17);
+    }
+    return found;
+}
+
+/* The second step begins as the first, longer one, which has left states. The third one is known
+ * after a quarter. */
+static void test_early(void **state)
+{
+    (void)state;
+    struct ebb_detector *detector = made_early();
+    uint64_t lasting = UINT64_C(1) << 30;
+    assert_false(push_part(detector, STEP, STEP, 7, &lasting));
+    assert_false(push_part(detector, STEP, STEP, 0, &lasting));
+    assert_true(push_part(detector, STEP, STEP / 4, 0, &lasting));
+    struct ebb_detection at = ebb__detector_current(detector);
+    assert_int_equal(at.period_symbols, STEP);
+    assert_true(at.first_symbol >= STEP && at.first_symbol <= STEP + 7);
+    ebb__detector_destroy(detector);
+}
+
+/* Of sequences of several lengths, two equal ones begin a repetition that there is not. */
+static void test_not_early_by_chance(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {80, 120, 160, 120, 200, 80, 160, 80, 80, 200, 120, 80};
+    struct ebb_detector *detector = made_early();
+    uint64_t lasting = UINT64_C(1) << 30;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        bool twice = i && lengths[i] == lengths[i - 1];
+        assert_int_equal(push_part(detector, lengths[i], lengths[i], 0, &lasting), twice);
+    }
+    ebb__detector_destroy(detector);
+}
+
 static void test_hash_of_any_range(void **state)
 {
     (void)state;
@@ -375,6 +429,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_at_once),
         cmocka_unit_test(test_hash_of_any_range),
+        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_not_early_by_chance),
         cmocka_unit_test(test_inner_repetition_is_not_announced),
         cmocka_unit_test(test_queue_that_fills),
         cmocka_unit_test(test_period_around_long_stretches),

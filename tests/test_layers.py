@@ -177,6 +177,7 @@ def calls_upwards(root):
 # not count, so the shim's functions of these names may be called from anywhere.
 ORDER = {
     "src/model": [
+        "load",
         "access_clock derive detect lost operations recurrence serials stages units",
         "instances landmark pairing parts reblock steps stream",
         "build slots windows",

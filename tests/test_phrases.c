@@ -223,6 +223,68 @@ static void an_order_that_was_taken_to_vary_is_found_exactly(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* ---- before a repetition is whole ------------------------------------------------------------ */
+
+/* `count` blocks that stay. */
+static void states(struct stage *stage, unsigned kind, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
+                                       .block = ++stage->serial,
+                                       .size_bytes = (1 + i % 5) * MIB + kind * 65536 + i * 4096});
+}
+
+/* Forward, then `loops` times the same in a row. The first step makes states. */
+static void looping_step(struct stage *stage, unsigned forward, unsigned loops, unsigned number)
+{
+    phrase(stage, 2, forward);
+    for (unsigned i = 0; i < loops; i++)
+        phrase(stage, 3, 70);
+    if (number == 0)
+        states(stage, 4, 8);
+}
+
+static struct stage two_steps(unsigned forward, unsigned loops)
+{
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    for (unsigned i = 0; i < 2; i++)
+        looping_step(&stage, forward, loops, i);
+    return stage;
+}
+
+static void a_step_is_believed_in_the_third(void **state)
+{
+    (void)state;
+    struct stage stage = two_steps(150, 0);
+    assert_false(ebb__watch_found(stage.watch));
+    states(&stage, 2, 60); /* it begins as the phrase does */
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 150);
+    assert_true(ebb__watch_is_early(stage.watch));
+    ebb__watch_destroy(stage.watch);
+    stage = two_steps(150, 0);
+    looping_step(&stage, 150, 0, 2);
+    looping_step(&stage, 150, 0, 3);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 150);
+    assert_false(ebb__watch_is_early(stage.watch)); /* it has come whole */
+    ebb__watch_destroy(stage.watch);
+}
+
+/* A loop of 70 allocations in it does not stand in the way. */
+static void a_loop_in_a_step_is_left_behind(void **state)
+{
+    (void)state;
+    for (unsigned loops = 3; loops <= 12; loops += 9) {
+        struct stage stage = two_steps(600, loops);
+        assert_int_equal(ebb__watch_period_allocs(stage.watch), 70);
+        states(&stage, 2, 590);
+        assert_true(ebb__watch_is_early(stage.watch));
+        assert_int_equal(ebb__watch_period_allocs(stage.watch), 600 + loops * 70);
+        ebb__watch_destroy(stage.watch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +295,8 @@ int main(void)
         cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
         cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),
+        cmocka_unit_test(a_step_is_believed_in_the_third),
+        cmocka_unit_test(a_loop_in_a_step_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
  * period at every scale. */
 #include "detect.h"
 
+#include "load.h"
 #include "seen.h"
 #include "sums.h"
 
@@ -31,7 +32,7 @@ enum {
     CANDIDATE_LIMIT = 32,     /* in total; more than eight at a time were never seen */
     LEVEL_COUNT = 7,          /* grams of 8, 64 ... 2^21 symbols */
     LONG_GRAM_SHARE = 8,      /* one in this many symbols enters grams of 64 and more */
-    SAMPLE_LIMIT = 32,        /* phases at which the load is compared */
+    EARLY_LOOKS = 16,         /* in a period that has not been seen twice */
     COMPARED_ONE_BY_ONE = 32, /* symbols of a run; hashes are faster for more */
 };
 
@@ -105,66 +106,18 @@ void ebb__detector_settle(struct ebb_detector *detector)
     ebb_vec_free(&detector->allocated.kept);
 }
 
-static uint64_t distance(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : b - a;
-}
-
-/* Samples spread evenly over a period; all positions if it is short. */
-static size_t sample_offset(size_t sample, size_t period)
-{
-    return period < SAMPLE_LIMIT ? sample : sample * period / SAMPLE_LIMIT;
-}
-
-/* The permitted difference of two loads: the lower of two limits. The first is a part of what a
- * period allocates, between 1 % and 3 % of the peak. It allows for queues that a program fills in
- * its first iterations. The second is a part of the load's swing, at least 1/4096 of the peak. An
- * inner repetition of a deep network keeps less than the first limit, but much compared with its
- * own swing. */
-static uint64_t tolerance_of(const struct ebb_detector *d, size_t period, uint64_t swing)
+static bool load_is_back(const struct ebb_detector *d, size_t period, size_t run)
 {
     const uint64_t *symbols = d->symbols.items;
     size_t count = d->symbols.count;
-    uint64_t limit = (ebb__sums_first(&d->allocated, symbols, count) -
-                      ebb__sums_first(&d->allocated, symbols, count - period)) /
-                     ebb__tuning()->load_growth_divisor;
-    limit = limit < d->peak / 32 ? limit : d->peak / 32;
-    limit = limit > d->peak / 100 ? limit : d->peak / 100;
-    uint64_t share = swing / ebb__tuning()->load_swing_divisor;
-    share = share > d->peak / 4096 ? share : d->peak / 4096;
-    return limit < share ? limit : share;
-}
-
-/* True if the load of the newest `run` symbols of a period equals that of the previous one. It
- * must agree at the newest symbol and at three quarters of up to 32 phases, since a single one
- * may agree by chance. */
-static bool load_is_back(const struct ebb_detector *d, size_t period, size_t run)
-{
-    const uint64_t *live = d->live.items;
-    size_t newest = d->live.count - 1;
-    uint64_t apart = distance(live[newest], live[newest - period]);
-    if (apart > tolerance_of(d, period, UINT64_MAX))
-        return false;
-    size_t compared = run < period ? run : period;
-    size_t samples = compared < SAMPLE_LIMIT ? compared : SAMPLE_LIMIT;
-    uint64_t low = UINT64_MAX, high = 0;
-    for (size_t i = 0; i < samples; i++) {
-        size_t at = newest - sample_offset(i, compared);
-        uint64_t now = live[at], before = live[at - period];
-        low = now < low ? now : low;
-        low = before < low ? before : low;
-        high = now > high ? now : high;
-        high = before > high ? before : high;
-    }
-    uint64_t tolerance = tolerance_of(d, period, high - low);
-    if (apart > tolerance)
-        return false;
-    size_t agree = 0;
-    for (size_t i = 0; i < samples; i++) {
-        size_t at = newest - sample_offset(i, compared);
-        agree += distance(live[at], live[at - period]) <= tolerance;
-    }
-    return agree * 4 >= samples * 3;
+    const struct ebb_load load = {
+        .live = d->live.items,
+        .count = d->live.count,
+        .peak_bytes = d->peak,
+        .period_bytes = ebb__sums_first(&d->allocated, symbols, count) -
+                        ebb__sums_first(&d->allocated, symbols, count - period),
+    };
+    return ebb__load_is_back(&load, period, run);
 }
 
 /* The number of newest symbols that equal the one `period` earlier. */
@@ -312,7 +265,7 @@ static bool check_current(struct ebb_detector *d)
     d->same_phase = d->same_phase == d->current.found_at_symbol ? d->same_phase + 1 - period
                                                                 : d->same_phase + 1;
     if (d->symbols.items[newest] == d->symbols.items[newest - period] &&
-        distance(d->live.items[newest], d->live.items[d->same_phase]) <= d->peak / 4)
+        ebb__load_distance(d->live.items[newest], d->live.items[d->same_phase]) <= d->peak / 4)
         return true;
     return leave_current(d, newest);
 }
@@ -325,6 +278,19 @@ static uint64_t load_key(const struct ebb_detector *d)
     return ebb__hash_mix(ebb__hash_mix(before) ^ d->live.items[newest]);
 }
 
+/* Had what repeats, but not yet for a period, come once more before? The first step of a training
+ * begins as the others do, and is up to a quarter longer or an eighth shorter. Two steps that are
+ * equal by chance, of sequences of equal lengths, have others before them. O(period). */
+static bool had_come_before(const struct ebb_detector *d, size_t period, size_t run)
+{
+    size_t end = d->symbols.count - period, length = run / 2 + 1;
+    if (end < period + length)
+        return false;
+    size_t about = end - period;
+    size_t first = about - length > period / 4 ? about - period / 4 : length;
+    return ebb__rolling_ends_in(&d->rolling, end, length, first, about + period / 8);
+}
+
 /* Takes the candidate if it is better than *best and its load repeats. */
 static void consider(const struct ebb_detector *d, size_t period, size_t run,
                      struct candidate *best)
@@ -332,7 +298,7 @@ static void consider(const struct ebb_detector *d, size_t period, size_t run,
     size_t reach = run + period, best_reach = best->run + best->period;
     if (reach < best_reach || (reach == best_reach && period >= best->period))
         return;
-    if (load_is_back(d, period, run))
+    if (load_is_back(d, period, run) && (run >= period || had_come_before(d, period, run)))
         *best = (struct candidate){period, run};
 }
 
@@ -372,6 +338,8 @@ static bool announce(struct ebb_detector *d)
     }
     for (; ready; ready &= ready - 1) {
         size_t i = (size_t)__builtin_ctz(ready), period = d->periods[i], run = count - d->begins[i];
+        if (run < period && (run - enough_run(d, period)) % (period / EARLY_LOOKS + 1))
+            continue;
         consider(d, period, run, &best);
         if (shortest.period == 0 || period < shortest.period)
             shortest = (struct candidate){period, run};

@@ -87,6 +87,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     watch->stream = made;
     watch->event_base = cut_serial - head;
     memset(watch->considered, 0, sizeof watch->considered);
+    watch->early_judged = 0;
     watch->next_look = 0;
     if (watch->found)
         watch->next_symbol = ebb__watch_first_unrecorded(watch, watch->template.kind, cut_serial);
@@ -177,6 +178,11 @@ bool ebb__watch_is_marked(const struct ebb_watch *watch)
 bool ebb__watch_is_held(const struct ebb_watch *watch)
 {
     return watch->held;
+}
+
+bool ebb__watch_is_early(const struct ebb_watch *watch)
+{
+    return watch->early;
 }
 
 size_t ebb__watch_pattern(const struct ebb_watch *watch)

@@ -183,7 +183,7 @@ static bool gap_that_repeats(struct ebb_watch *watch, struct ebb_watch_gap *gap)
         watch->alloc_count < watch->gaps.next_look)
         return false;
     watch->gaps.next_look = watch->alloc_count + cycle / 8 + 1;
-    if (ebb__watch_next_held(watch, last - 2 * cycle, last) < last ||
+    if (ebb__watch_next_whole(watch, last - 2 * cycle, last) < last ||
         !find_changed(watch, current, &stretch))
         return false;
     uint64_t event = watch->event_base + events[stretch.from];

@@ -211,16 +211,22 @@ static bool corrects(const struct ebb_watch *watch, const struct ebb_repetition 
 
 enum { LOOP_SHARE = 16 }; /* the iteration around a loop of layers is so many times as long */
 
-/* Was the repetition announced before its second period is complete, while an iteration is known
- * that is not much shorter? Something else that came once looks like a longer iteration for a
- * while. */
-static bool is_premature(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+/* Was the repetition announced before its second period is complete, while a part of it is known?
+ * The part is no mere loop, and makes up half of it. Then something else that came once looks like
+ * a longer iteration for a while. */
+static bool is_premature(struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     size_t known = watch->template.period_symbols;
-    return is_early(repetition) && watch->found && !corrects(watch, repetition) &&
-           watch->template.kind == EBB_SYMBOL_ALLOC &&
-           (known >= (size_t)ebb__tuning()->early_period ||
-            LOOP_SHARE * known > repetition->period_symbols);
+    bool is_loop = known < (size_t)ebb__tuning()->early_period &&
+                   LOOP_SHARE * known <= repetition->period_symbols;
+    if (!is_early(repetition) || !watch->found || watch->template.kind != EBB_SYMBOL_ALLOC ||
+        is_loop || corrects(watch, repetition) || proves_ordered(watch, repetition))
+        return false;
+    if (watch->early_judged != repetition->found_at_symbol)
+        watch->early_premature =
+            watch->template.landmark_bytes || ebb__watch_makes_up(watch, repetition);
+    watch->early_judged = repetition->found_at_symbol;
+    return watch->early_premature;
 }
 
 /* Judges the repetition in force if it is new. */
@@ -271,6 +277,7 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         watch->was_ordered = true;
         adopt(watch, &exact, (uint32_t)watch->pattern_count, repetition->first_symbol,
               window_of(watch, repetition));
+        watch->early = is_early(repetition);
         return;
     }
     if (watch->found && is_known(watch, &watch->template, repetition)) {

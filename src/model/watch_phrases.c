@@ -25,7 +25,7 @@ bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events)
     return watch->held && events <= ebb__tuning()->held_iterations * watch->window_events;
 }
 
-size_t ebb__watch_next_held(const struct ebb_watch *watch, size_t at, size_t last)
+size_t ebb__watch_next_whole(const struct ebb_watch *watch, size_t at, size_t last)
 {
     const struct ebb_template *template = &watch->template;
     const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
@@ -47,10 +47,20 @@ bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repe
      * may be missing. */
     size_t last = repetition->last_symbol, both = 2 * repetition->period_symbols;
     bool whole = covered >= both + period;
-    size_t at = ebb__watch_next_held(watch, last - both - (whole ? period : 0), last);
-    for (; at < last; at = ebb__watch_next_held(watch, at + period, last))
+    size_t at = ebb__watch_next_whole(watch, last - both - (whole ? period : 0), last);
+    for (; at < last; at = ebb__watch_next_whole(watch, at + period, last))
         held += period;
     return held + (whole ? 0 : period) >= repetition->period_symbols;
+}
+
+bool ebb__watch_makes_up(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    size_t period = watch->template.period_symbols, last = repetition->last_symbol, made = 0;
+    size_t searched = repetition->period_symbols + period; /* one may have begun before */
+    size_t at = ebb__watch_next_whole(watch, last > searched ? last - searched : 0, last);
+    for (; at < last; at = ebb__watch_next_whole(watch, at + period, last))
+        made += period;
+    return 2 * made >= repetition->period_symbols;
 }
 
 bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *longer)
@@ -63,12 +73,12 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
     const struct ebb_event *all = stream->events.items;
     size_t period = watch->template.period_symbols, last = current->last_symbol - 1;
     /* A period from one held iteration to the same one in the next period. It has whole phrases. */
-    size_t first = ebb__watch_next_held(watch, last - 2 * current->period_symbols, last);
+    size_t first = ebb__watch_next_whole(watch, last - 2 * current->period_symbols, last);
     size_t end = first + current->period_symbols;
     *longer = (struct ebb_watch_longer){.duration_ns =
                                             all[events[end]].time_ns - all[events[first]].time_ns};
     for (size_t at = first; at < end;) {
-        size_t next = ebb__watch_next_held(watch, at, end);
+        size_t next = ebb__watch_next_whole(watch, at, end);
         longer->beside_ns += all[events[next]].time_ns - all[events[at]].time_ns;
         longer->waited_ns +=
             ebb__stream_waited_ns(stream, events[next]) - ebb__stream_waited_ns(stream, events[at]);

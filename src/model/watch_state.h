@@ -43,7 +43,9 @@ struct ebb_watch {
     size_t period_clock_events;
     size_t next_symbol;                       /* the search for the next iteration starts here */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the last judged repetition */
-    size_t next_look; /* number of symbols at which the next search for a landmark starts */
+    size_t early_judged;  /* the same of the last one that was announced early */
+    bool early_premature; /* it is not believed before it is whole */
+    size_t next_look;     /* number of symbols at which the next search for a landmark starts */
     EBB_VEC(struct ebb_watch_iteration) iterations; /* those not forgotten */
     struct ebb_watch_forgotten forgotten;
     struct known_gaps gaps;
@@ -82,9 +84,12 @@ EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *wat
 
 /* True if the held iteration makes up at least half of the repetition's period. */
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
-/* The position of the next held iteration at or after symbol `at`, or `last` if there is none
- * before. */
-size_t ebb__watch_next_held(const struct ebb_watch *watch, size_t at, size_t last);
+/* The position of the template's next iteration at or after symbol `at`, or `last` if there is none
+ * that ends before. The template is exact. */
+size_t ebb__watch_next_whole(const struct ebb_watch *watch, size_t at, size_t last);
+/* True if iterations of the template, which is exact, make up half of the newest period of a
+ * repetition. O(symbols of the period). */
+bool ebb__watch_makes_up(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
 /* True if the held iteration stays although something else has repeated for `events` events. */
 bool ebb__watch_outlasts(const struct ebb_watch *watch, size_t events);
 

@@ -114,6 +114,7 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
         return;
     }
     process->number = ++parent->hello_count;
+    process->since_ns = ebb__now_ns();
     process->process_id = process_id;
     process->memory = memory;
     process->channel = channel;

@@ -148,6 +148,7 @@ struct recall {
 
 struct process {
     uint64_t number;            /* of its hello, counted from 1 */
+    uint64_t since_ns;          /* time of its hello */
     struct fast_memory *memory; /* of its blocks */
     int process_id;
     int channel; /* -1: closed */

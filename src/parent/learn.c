@@ -22,14 +22,17 @@ static bool has_even_events(const struct process *process)
     return off * 16 <= newest;
 }
 
+enum { PATIENCE_SHARE = 4 }; /* a part of the process's life that a loop of little worth lasts */
+
 enum worth { WORTH_NOTHING, WORTH_LITTLE, WORTH_A_PLAN };
 
 /* A plan for an iteration of training, nothing for a loop inside of one (the initialisation of each
  * weight, the layers of a network). A whole iteration uses most of what lasts, if that is much,
  * and touches most live bytes. A loop over frozen layers touches much that it allocates itself,
  * but it ends with the last layer. If a loop repeats long enough without a break, it counts as
- * the iteration, of little worth, whatever it touches. Not so if the program announces its uses:
- * all are known then, and a network may have any number of layers. */
+ * the iteration, of little worth, whatever it touches. Long enough is a part of the process's life:
+ * an optimizer may update one weight after the other for seconds. Not so if the program announces
+ * its uses: all are known then, and a network may have any number of layers. */
 static enum worth worth_of(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0, lasting = 0, used = 0;
@@ -45,7 +48,8 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
     }
     size_t in_a_row = ebb__parent_seen(process).in_a_row;
     size_t allocs = ebb__watch_period_allocs(process->stream.watch);
-    bool evident = allocs == 0 || in_a_row * allocs >= ebb__tuning()->evident_allocations;
+    size_t seen = in_a_row ? in_a_row : 1; /* the newest may have no iteration on record yet */
+    bool evident = allocs == 0 || seen * allocs >= ebb__tuning()->evident_allocations;
     bool most = touched * 2 >= all && evident;
     bool is_announced = process->memory->is_device && ebb__model_announced(model);
     if (is_announced && !has_even_events(process))
@@ -56,14 +60,16 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
         return WORTH_NOTHING;
     if (most && in_a_row >= ebb__tuning()->loop_iterations)
         return WORTH_A_PLAN;
+    uint64_t lasted_ns = in_a_row * ebb__model_iteration_ns(model);
     bool is_patient = in_a_row >= ebb__tuning()->patience_iterations &&
-                      in_a_row * ebb__model_iteration_ns(model) >= ebb__tuning()->patience_ns;
+                      lasted_ns >= ebb__tuning()->patience_ns &&
+                      lasted_ns * PATIENCE_SHARE >= ebb__now_ns() - process->since_ns;
     return is_patient ? WORTH_LITTLE : WORTH_NOTHING;
 }
 
 /* A planned iteration is held once it has been whole twice in a row. An iteration that was believed
- * early may still turn out to be none. One that touches little is replaced by any that contains
- * it. */
+ * early may still turn out to be none; until then, what departs from its plan is observed. One that
+ * touches little is replaced by any that contains it. */
 static void hold(struct process *process)
 {
     struct ebb_watch *watch = process->stream.watch;
@@ -82,10 +88,10 @@ static bool is_attempt_due(struct ebb_parent *parent, const struct process *proc
     const struct learning *learning = &process->learning;
     const struct ebb_watch *watch = process->stream.watch;
     size_t count = ebb__watch_iterations(watch);
-    bool looked_at =
-        count == learning->attempted_at && ebb__watch_patterns(watch) == learning->settled_pattern;
+    bool is_new = ebb__watch_patterns(watch) != learning->settled_pattern;
+    bool looked_at = count == learning->attempted_at || count == learning->traced_from;
     return ebb__now_ns() >= learning->next_attempt_ns && ebb__watch_found(watch) &&
-           count != learning->traced_from && !looked_at &&
+           (is_new || !looked_at) &&
            (parent->options.record || ebb__lanes_known(parent, process->memory));
 }
 
@@ -121,6 +127,8 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
                 ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             } else {
                 process->learning.unproven = true;
+                if (ebb__watch_is_early(process->stream.watch))
+                    ebb__gaps_begin(process);
                 hold(process);
             }
             if (!reactive)
@@ -210,12 +218,14 @@ static bool take_longer(struct process *process)
     return true;
 }
 
-/* The planned iteration was none: what has been observed of another one is planned at once. The
- * plan stays until then, as most of it may be right. */
-static void believe_another(struct ebb_parent *parent, struct process *process)
+/* Another iteration is observed. What has been observed of it already is planned at once. For that
+ * all must have been observed, not only where the program departed from a plan. */
+static void turn_to_another(struct ebb_parent *parent, struct process *process)
 {
-    ebb__profile_fini(&process->learnt);
+    bool whole = process->learning.unproven && !process->learning.gaps.observed;
     ebb__parent_trace(process);
+    if (!whole)
+        return;
     process->learning.traced_from = process->learning.attempted_at = SIZE_MAX;
     process->learning.next_attempt_ns = 0;
     try_to_plan(parent, process);
@@ -257,11 +267,12 @@ static void look_on(struct ebb_parent *parent, struct process *process)
         ebb__parent_trace(process);
     } else if (planned && (process->learning.unproven || has_better_clock(process)) &&
                found_longer(process)) {
-        believe_another(parent, process);
+        ebb__profile_fini(&process->learnt); /* the plan stays: most of it may be right */
+        turn_to_another(parent, process);
     } else if (found_longer(process)) {
         if (!process->learning.held) /* else it was whole, and the program has changed */
             forget_parts(process);
-        ebb__parent_trace(process);
+        turn_to_another(parent, process);
     } else if (planned) {
         hold(process);
         follow_names(process);

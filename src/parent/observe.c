@@ -74,5 +74,6 @@ void ebb__parent_trace(struct process *process)
     process->learning.traced_from = ebb__watch_iterations(process->stream.watch);
     process->learning.attempted_at = SIZE_MAX;
     process->stream.allocs_lost = 0;
+    process->learning.gaps.observed = false; /* not they alone */
     process->learning.next_attempt_ns = ebb__now_ns() + ebb__tuning()->retry_ns;
 }
