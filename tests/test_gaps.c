@@ -340,11 +340,30 @@ static void another_iteration_is_no_phrase(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* The batches of an evaluation begin as the step does. They have too little of it. */
+static void batches_of_an_evaluation_are_no_changed_step(void **state)
+{
+    (void)state;
+    struct stage stage = held();
+    struct ebb_watch_gap gap = {0};
+    step(&stage);
+    for (unsigned batch = 0; batch < 4; batch++) {
+        uint64_t first = alloc(&stage, 7 * MIB); /* the held iteration begins with it */
+        for (unsigned i = 0; i < 9; i++)
+            use(&stage, alloc(&stage, bytes_of(i < 8 ? 0 : 5, i)), EBB_ACCESS_WRITE);
+        for (unsigned i = 10; i-- > 0;)
+            release(&stage, first + i);
+        assert_int_equal(gaps_of(&stage, &gap), 0);
+    }
+    ebb__watch_destroy(stage.watch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_phrase_in_each_step_is_told),
         cmocka_unit_test(another_iteration_is_no_phrase),
+        cmocka_unit_test(batches_of_an_evaluation_are_no_changed_step),
         cmocka_unit_test(a_phrase_is_told_once_it_has_ended),
         cmocka_unit_test(what_is_known_is_left_out),
         cmocka_unit_test(a_phrase_and_a_step_become_one_cycle),

@@ -135,10 +135,14 @@ static bool newest_held(const struct ebb_watch *watch, bool traced, struct ebb_w
 
 /* ---- the program has changed ----------------------------------------------------------------- */
 
-enum { LEAST_SHARE = 4 }; /* such a part of a changed iteration is of the held one at least */
+enum {
+    LEAST_SHARE = 4, /* such a part of a changed iteration is of the held one at least, */
+    LEAST_KEPT = 2,  /* and such a part of the held one is in it: a batch of an evaluation begins as
+                        the iteration does, too */
+};
 
 /* What is new in a period that begins as the held iteration does, for as long as possible. As much
- * of the next period has been seen. False: there is none, or too little in it is of the held
+ * of the next period has been seen. False: there is none, or it has too little of the held
  * iteration. O(symbols of the period). */
 static bool find_changed(const struct ebb_watch *watch, const struct ebb_repetition *current,
                          struct stretch *stretch)
@@ -169,7 +173,8 @@ static bool find_changed(const struct ebb_watch *watch, const struct ebb_repetit
         ebb__rolling_common_before(rolling, begin + cycle, held + period, most - stretch->ahead);
     stretch->from = begin + stretch->ahead;
     stretch->to = begin + cycle - stretch->behind;
-    return (stretch->ahead + stretch->behind) * LEAST_SHARE >= cycle;
+    size_t common = stretch->ahead + stretch->behind;
+    return common * LEAST_SHARE >= cycle && common * LEAST_KEPT >= period;
 }
 
 /* The phrase that is in each iteration since the program has changed. */
