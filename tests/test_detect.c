@@ -339,8 +339,6 @@ static void test_random_programs(void **state)
     }
 }
 
-/* Hashes of ranges against the polynomial, added up symbol by symbol: also of lengths around those
- * at which a table of powers ends. */
 enum { STEP = 80, HEAD = 5 }; /* allocations of a step */
 
 static struct ebb_detector *made_early(void)
@@ -395,6 +393,8 @@ static void test_not_early_by_chance(void **state)
     ebb__detector_destroy(detector);
 }
 
+/* Hashes of ranges against the polynomial, added up symbol by symbol: also of lengths around those
+ * at which a table of powers ends. */
 static void test_hash_of_any_range(void **state)
 {
     (void)state;

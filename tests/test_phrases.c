@@ -25,6 +25,11 @@ static void push(struct stage *stage, struct ebb_event event)
     assert_int_equal(ebb__watch_push(stage->watch, &event), EBB_OK);
 }
 
+static uint64_t bytes_of(unsigned kind, unsigned i)
+{
+    return (1 + i % 5) * MIB + kind * 65536 + i * 4096;
+}
+
 /* `kind` determines the sizes of `count` blocks. They are allocated, written, then freed. */
 static void phrase(struct stage *stage, unsigned kind, unsigned count)
 {
@@ -32,7 +37,7 @@ static void phrase(struct stage *stage, unsigned kind, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
                                        .block = ++stage->serial,
-                                       .size_bytes = (1 + i % 5) * MIB + kind * 65536 + i * 4096});
+                                       .size_bytes = bytes_of(kind, i)});
         push(stage, (struct ebb_event){.kind = EBB_EVENT_ACCESS,
                                        .block = stage->serial,
                                        .access = EBB_ACCESS_WRITE});
@@ -47,7 +52,7 @@ static void part(struct stage *stage, unsigned kind, unsigned first, unsigned la
     for (unsigned i = first; i < last; i++) {
         push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
                                        .block = ++stage->serial,
-                                       .size_bytes = (1 + i % 5) * MIB + kind * 65536 + i * 4096});
+                                       .size_bytes = bytes_of(kind, i)});
         push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = stage->serial});
     }
 }
@@ -231,7 +236,7 @@ static void states(struct stage *stage, unsigned kind, unsigned count)
     for (unsigned i = 0; i < count; i++)
         push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
                                        .block = ++stage->serial,
-                                       .size_bytes = (1 + i % 5) * MIB + kind * 65536 + i * 4096});
+                                       .size_bytes = bytes_of(kind, i)});
 }
 
 /* Forward, then `loops` times the same in a row. The first step makes states. */

@@ -6,10 +6,11 @@
  * with the last position of each gram of 8, 64, 512 ... symbols; longer grams ignore shorter inner
  * repetitions. A new candidate's run is extended backwards by prefix hashes, so it does not matter
  * when it was noticed. A candidate is announced when its run is a whole period and the live bytes
- * are back at their old value. Of several, the one with the longest run wins, then the smaller: an
- * inner repetition never hides the iteration around it. If all sizes are equal, multiples of the
- * period at which the load repeats are tried. Grams of the repetition in force are not entered in
- * the tables: their last position follows from the period.
+ * are back at their old value. It is announced earlier if they are exactly back and it had come
+ * before. Of several, the one with the longest run wins, then the smaller: an inner repetition
+ * never hides the iteration around it. If all sizes are equal, multiples of the period at which the
+ * load repeats are tried. Grams of the repetition in force are not entered in the tables: their
+ * last position follows from the period.
  *
  * Cost: O(1) expected per symbol, O(log n) for a new candidate. 25 bytes a symbol, and 12 to 24
  * more while nothing repeats.

@@ -31,7 +31,8 @@ EBB_NODISCARD enum ebb_status ebb__detector_create(struct ebb_detector **detecto
 void ebb__detector_destroy(struct ebb_detector *detector);
 
 /* From now on a repetition of at least `least_period` symbols is announced before its second period
- * is complete: after a `divisor`-th of it. It may then turn out to be none. 0: as before. */
+ * is complete: after a `divisor`-th of it. Its load must be exactly back, and it must have come
+ * before. It may still turn out to be none. 0: as before. */
 void ebb__detector_announce_early(struct ebb_detector *detector, size_t least_period,
                                   size_t divisor);
 

@@ -36,9 +36,19 @@ size_t ebb__watch_next_whole(const struct ebb_watch *watch, size_t at, size_t la
     return last;
 }
 
+/* The symbols of the template's iterations in [at, last). */
+static size_t whole_symbols(const struct ebb_watch *watch, size_t at, size_t last)
+{
+    size_t period = watch->template.period_symbols, count = 0;
+    for (at = ebb__watch_next_whole(watch, at, last); at < last;
+         at = ebb__watch_next_whole(watch, at + period, last))
+        count += period;
+    return count;
+}
+
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
-    size_t period = watch->template.period_symbols, held = 0;
+    size_t period = watch->template.period_symbols;
     size_t covered = repetition->last_symbol - repetition->first_symbol;
     if (!watch->held || repetition->kind != watch->template.kind ||
         repetition->period_symbols <= period || covered < 2 * repetition->period_symbols)
@@ -47,19 +57,16 @@ bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repe
      * may be missing. */
     size_t last = repetition->last_symbol, both = 2 * repetition->period_symbols;
     bool whole = covered >= both + period;
-    size_t at = ebb__watch_next_whole(watch, last - both - (whole ? period : 0), last);
-    for (; at < last; at = ebb__watch_next_whole(watch, at + period, last))
-        held += period;
+    size_t held = whole_symbols(watch, last - both - (whole ? period : 0), last);
     return held + (whole ? 0 : period) >= repetition->period_symbols;
 }
 
 bool ebb__watch_makes_up(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
-    size_t period = watch->template.period_symbols, last = repetition->last_symbol, made = 0;
-    size_t searched = repetition->period_symbols + period; /* one may have begun before */
-    size_t at = ebb__watch_next_whole(watch, last > searched ? last - searched : 0, last);
-    for (; at < last; at = ebb__watch_next_whole(watch, at + period, last))
-        made += period;
+    size_t last = repetition->last_symbol;
+    /* One may have begun before. */
+    size_t searched = repetition->period_symbols + watch->template.period_symbols;
+    size_t made = whole_symbols(watch, last > searched ? last - searched : 0, last);
     return 2 * made >= repetition->period_symbols;
 }
 

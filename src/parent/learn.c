@@ -265,12 +265,10 @@ static void look_on(struct ebb_parent *parent, struct process *process)
     bool planned = process->phase == PHASE_PLANNED;
     if (planned && (is_lost(process) || take_longer(process))) {
         ebb__parent_trace(process);
-    } else if (planned && (process->learning.unproven || has_better_clock(process)) &&
-               found_longer(process)) {
-        ebb__profile_fini(&process->learnt); /* the plan stays: most of it may be right */
-        turn_to_another(parent, process);
     } else if (found_longer(process)) {
-        if (!process->learning.held) /* else it was whole, and the program has changed */
+        if (planned && (process->learning.unproven || has_better_clock(process)))
+            ebb__profile_fini(&process->learnt); /* the plan stays: most of it may be right */
+        else if (!process->learning.held) /* else it was whole, and the program has changed */
             forget_parts(process);
         turn_to_another(parent, process);
     } else if (planned) {
