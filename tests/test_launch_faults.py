@@ -128,10 +128,11 @@ class Faults(Launch):
     def test_slow_disk_has_less_to_carry(self):
         arguments = [*CYCLE_ARGS, "--zeros"]
         self.expected = self.plain(cycle(), *arguments).stdout
-        for probe in (1, 0):
-            _, figures = self.expect_same(f"delay_us=20000,probe={probe}",
+        for most_ns_per_byte, compressed in ((1, True), (1000, False)):
+            _, figures = self.expect_same("delay_us=20000,probe=1", "--tune",
+                                          f"compress_from_ns_per_byte={most_ns_per_byte}",
                                           program=[cycle(), *arguments])
-            self.assertEqual(probe, int(figures["compressed_saved_bytes"] > 0))
+            self.assertEqual(compressed, figures["compressed_saved_bytes"] > 0)
 
     def test_no_files_without_a_name(self):
         """Files get names that cannot be guessed or taken, and are unlinked at once."""

@@ -42,8 +42,9 @@ class Workers(Launch):
         self.assertGreaterEqual(
             figures["planned_iterations"],
             figures["iterations"] - figures["planned_from_iteration"] - 1)
-        # A fork may have copied all that is resident before the next one finds less to copy.
-        self.assertLessEqual(figures["over_budget_bytes"], BUDGET)
+        # A fork may have copied all that is resident before the next one finds less to copy. What
+        # moved while the kernel's figures were read may count twice.
+        self.assertLess(figures["over_budget_bytes"], 2 * SHARED)
 
     def test_forks_in_a_row_copy_once(self):
         """While accesses are observed, the parent copies what it shares, once for eight workers."""

@@ -12,7 +12,8 @@
  * Reading smaps takes a millisecond per thousand mappings. A copy causes a page fault, and the
  * number of page faults is read in microseconds. Without new faults nothing else is read. All this
  * takes at most one part in 100 of the time. Children that only read cost almost nothing. A child
- * that ends before it is examined counts its own pages (shim/malloc/ending.c). */
+ * that ends before it is examined counts its own pages (shim/malloc/ending.c). Pages that move
+ * while smaps is read may count twice. */
 #include "base/clock.h"
 #include "base/smaps.h"
 #include "base/tuning.h"
