@@ -467,16 +467,18 @@ static void put(events_vec *events, enum ebb_event_kind kind, size_t serial, uin
     assert_true(ebb_vec_push(events, event_of(kind, time, serial, size)));
 }
 
-/* A step frees the gradients of the one before between forward and backward. The first one also
- * makes states, and leaves a block that only the second one frees. */
+/* A step frees the gradients of the one before between forward and backward, having used them once
+ * more. The first one also makes states, and leaves a block that only the second one frees. */
 static void push_step(events_vec *events, size_t step, size_t *serial, size_t gradients[LAYERS])
 {
     static const uint64_t sizes[LAYERS] = {640, 320, 640, 160}; /* of weights */
     size_t forward = *serial + 1;
     for (size_t i = 0; i < LAYERS; i++)
         put(events, EBB_EVENT_ALLOC, ++*serial, 1000 + i);
-    for (size_t i = 0; step && i < LAYERS; i++)
+    for (size_t i = 0; step && i < LAYERS; i++) {
+        put(events, EBB_EVENT_ACCESS, gradients[i], 0);
         put(events, EBB_EVENT_FREE, gradients[i], sizes[i]);
+    }
     if (step == 1)
         put(events, EBB_EVENT_FREE, 1, 640);
     for (size_t i = LAYERS; i-- > 0;) {
@@ -490,11 +492,10 @@ static void push_step(events_vec *events, size_t step, size_t *serial, size_t gr
     }
 }
 
-/* The second step is modelled in the middle of the third one, before its gradients are freed. The
- * first one allocated more. */
-static void test_step_after_a_longer_one(void **state)
+/* The second step is modelled, whose gradients the third one frees. The first one allocated more.
+ * `until`: the third step is seen so far, in layers of its forward pass, or whole. */
+static void model_second_step(size_t until)
 {
-    (void)state;
     events_vec events = {0};
     size_t serial = 1, gradients[LAYERS];
     put(&events, EBB_EVENT_ALLOC, serial, 640);
@@ -502,8 +503,11 @@ static void test_step_after_a_longer_one(void **state)
     size_t first = events.count, before = serial;
     push_step(&events, 1, &serial, gradients);
     size_t last = events.count, behind = serial;
-    for (size_t i = 0; i < LAYERS; i++)
-        put(&events, EBB_EVENT_ALLOC, ++serial, 1000 + i);
+    if (until > LAYERS)
+        push_step(&events, 2, &serial, gradients);
+    else
+        for (size_t i = 0; i < until; i++)
+            put(&events, EBB_EVENT_ALLOC, ++serial, 1000 + i);
     struct ebb_event_span trace = {events.items, events.count};
     struct ebb_model model;
     assert_int_equal(ebb__model_build(trace, first, last - first, &model, NULL), EBB_OK);
@@ -515,11 +519,21 @@ static void test_step_after_a_longer_one(void **state)
         assert_int_equal(is_new, block->alloc_tick != EBB_TICK_NONE);
         assert_int_equal(is_new, block->free_tick != EBB_TICK_NONE);
         periodic += is_new;
+        if (is_new && block->size_bytes < 1000) /* a gradient */
+            assert_int_equal(block->access_count, 2);
     }
     assert_int_equal(periodic, 2 * LAYERS);
     assert_int_equal(model.block_count, 3 * LAYERS); /* and the states */
     ebb__model_fini(&model);
     ebb_vec_free(&events);
+}
+
+static void test_step_after_a_longer_one(void **state)
+{
+    (void)state;
+    model_second_step(1);
+    model_second_step(LAYERS);
+    model_second_step(LAYERS + 1);
 }
 
 /* Marks of the runtime and demand accesses are ignored. Blocks that are older than the trace are

@@ -1,10 +1,10 @@
 /* Method: allocations are numbered through the trace, and the window has n of them. The k-th of the
  * window and those n, 2n ... earlier are instances of one template block, if their sizes agree. So
  * if an earlier instance is freed in the window, that is the template's FREE, w iterations after
- * its ALLOC. If no earlier instance is known (first iteration), the FREE is taken from later
- * events, moved back by whole iterations. If there is none yet, the iteration before may have had
- * more allocations. Those that it left and the window frees are the counterparts, in the order of
- * each size. A block that is allocated in the window and never freed as far as known counts as
+ * its ALLOC. If no earlier instance is known, the iteration before may have had more allocations.
+ * Those that it left and the window frees are the counterparts, in the order of each size. If there
+ * are none (first iteration), the FREE is taken from later events, moved back by whole iterations.
+ * A block that is allocated in the window and never freed as far as known counts as
  * persistent, without its ALLOC. But if neighbouring iterations allocate it too (a queue that
  * fills, a leak), the number of live instances is kept constant. */
 #include "instances.h"
@@ -182,12 +182,13 @@ struct sized {
 
 typedef EBB_VEC(struct sized) sized_list;
 
+/* The newest of a size first: what is left over is the oldest. */
 static int by_size(const void *a, const void *b)
 {
     const struct sized *left = a, *right = b;
     if (left->size_bytes != right->size_bytes)
         return left->size_bytes < right->size_bytes ? -1 : 1;
-    return left->alloc_event < right->alloc_event ? -1 : left->alloc_event > right->alloc_event;
+    return left->alloc_event > right->alloc_event ? -1 : left->alloc_event < right->alloc_event;
 }
 
 /* Blocks that the iteration before the window allocated, which the window frees, and which are of
@@ -207,20 +208,21 @@ static bool list_orphans(const struct builder *b, sized_list *orphans)
     return true;
 }
 
-/* Template blocks without a known FREE. */
+/* Template blocks of which the window has no FREE. */
 static bool list_endless(const struct builder *b, sized_list *endless)
 {
     for (size_t k = 0; k < b->periodics.count; k++) {
-        const struct instance *own = &b->instances.items[b->periodics.items[k].instance];
-        if (b->periodics.items[k].free_event == NO_INDEX &&
-            !ebb_vec_push(endless,
-                          ((struct sized){own->size_bytes, own->alloc_event, (uint32_t)k})))
+        const struct periodic *p = &b->periodics.items[k];
+        const struct instance *own = &b->instances.items[p->instance];
+        bool is_endless = p->free_event == NO_INDEX || (p->synthetic && p->wraps == 1);
+        if (is_endless && !ebb_vec_push(endless, ((struct sized){own->size_bytes, own->alloc_event,
+                                                                 (uint32_t)k})))
             return false;
     }
     return true;
 }
 
-/* Gives template blocks without a known FREE that of their counterparts. */
+/* Gives template blocks the FREE of their counterparts, and so what the window does with these. */
 static bool pair_orphans(struct builder *b)
 {
     sized_list endless = {0}, orphans = {0};
@@ -239,6 +241,7 @@ static bool pair_orphans(struct builder *b)
         p->counterpart = orphan->index;
         p->free_event = b->instances.items[orphan->index].free_event;
         p->wraps = 1;
+        p->synthetic = false;
     }
     ebb_vec_free(&endless);
     ebb_vec_free(&orphans);
