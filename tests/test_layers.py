@@ -181,6 +181,7 @@ ORDER = {
         "access_clock derive detect lost operations recurrence serials stages units",
         "instances landmark pairing parts reblock steps stream",
         "build slots windows",
+        "lives",
         "coarse properties scale splice times unordered watch_iterations watch_phrases",
         "iteration watch_gaps watch_patterns",
         "analyse watch",

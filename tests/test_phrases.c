@@ -169,6 +169,57 @@ static void what_comes_between_is_measured(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* A micro-batch. Each block has a gradient, which stays if it is the step's first one. Otherwise it
+ * is freed as soon as it has been added. */
+static void micro_batch(struct stage *stage, uint64_t gradients[24], bool is_first)
+{
+    uint64_t before[24];
+    memcpy(before, gradients, sizeof before);
+    for (unsigned i = 0; i < 24; i++)
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
+                                       .block = ++stage->serial,
+                                       .size_bytes = bytes_of(0, i)});
+    uint64_t last = stage->serial;
+    for (unsigned i = 24; i-- > 0;) {
+        uint64_t made = ++stage->serial;
+        if (is_first && before[i])
+            push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = before[i]});
+        push(stage, (struct ebb_event){
+                        .kind = EBB_EVENT_ALLOC, .block = made, .size_bytes = bytes_of(2, i)});
+        if (is_first)
+            gradients[i] = made;
+        else
+            push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = made});
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = last - 23 + i});
+    }
+}
+
+/* Steps of some micro-batches and an optimizer. The micro-batch is held. It is no iteration, since
+ * the gradients of the first one live until the next step. */
+static void micro_batches_are_no_iteration(void **state)
+{
+    (void)state;
+    for (unsigned count = 2; count <= 4; count++) {
+        struct stage stage = {.now_ns = 1};
+        uint64_t gradients[24] = {0};
+        assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+        for (unsigned i = 0; i < 6; i++) {
+            for (unsigned batch = 0; batch < count; batch++) {
+                micro_batch(&stage, gradients, batch == 0);
+                if (ebb__watch_period_allocs(stage.watch) == 48)
+                    ebb__watch_hold(stage.watch);
+                assert_true(i > 0 || batch + 1 < count || count == 2 ||
+                            ebb__watch_is_held(stage.watch));
+            }
+            phrase(&stage, 1, 9);
+        }
+        assert_int_equal(ebb__watch_period_allocs(stage.watch), count * 48 + 9);
+        assert_false(ebb__watch_is_held(stage.watch));
+        assert_true(ebb__watch_iterations(stage.watch) <= 6);
+        ebb__watch_destroy(stage.watch);
+    }
+}
+
 /* A period that was announced early is none until it has been seen twice. */
 static void one_period_is_not_measured(void **state)
 {
@@ -297,6 +348,7 @@ int main(void)
         cmocka_unit_test(an_iteration_that_is_cut_stays),
         cmocka_unit_test(without_it_the_group_is_the_iteration),
         cmocka_unit_test(what_comes_between_is_measured),
+        cmocka_unit_test(micro_batches_are_no_iteration),
         cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
         cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),

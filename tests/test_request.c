@@ -255,18 +255,18 @@ struct seen_cases {
     unsigned huge_rounded, stalling, infeasible, small, without_idle;
 };
 
-/* Makes one plan in both ways. In the run, small blocks hold `small_bytes`. The command gets a
+/* Makes one plan in both ways. In the run, another process holds `beside_bytes`. The command gets a
  * budget that is lower by as much. */
 static void compare(const struct recorded *recorded, const char *policy, bool fast,
-                    unsigned percent, uint64_t small_bytes, struct seen_cases *seen)
+                    unsigned percent, uint64_t beside_bytes, struct seen_cases *seen)
 {
     const struct ebb_model *model = &recorded->analysis.model;
     const char *lanes = fast ? recorded->fast : recorded->slow;
     uint64_t budget = model->peak_bytes / 4096 * percent / 100 * 4096;
     struct ebb_machine machine;
     assert_int_equal(ebb__machine_find(lanes, &machine, NULL), EBB_OK);
-    struct stage *stage = stage_open(policy, &machine, budget + small_bytes);
-    atomic_store(&stage->process.stream.ring->counters.small_bytes, small_bytes);
+    struct stage *stage = stage_open(policy, &machine, budget + beside_bytes);
+    atomic_store(&stage->ledger.held_bytes, beside_bytes);
     struct ebb_script *sent = stage_plan(stage, model);
 
     run_command(recorded->trace, lanes, policy, budget, recorded->plan);
@@ -280,7 +280,7 @@ static void compare(const struct recorded *recorded, const char *policy, bool fa
     assert_int_equal(stage->parent.figures.plan.stall_ns, plan->stall_ns);
     assert_int_equal(stage->parent.figures.plan.iteration_ns, plan->iteration_ns);
     assert_int_equal(stage->parent.figures.plan.peak_bytes,
-                     offline.planned.places.peak_bytes + small_bytes);
+                     offline.planned.places.peak_bytes + beside_bytes);
     assert_int_equal(sent->bytes, offline.script->bytes);
     assert_memory_equal(sent, offline.script, sent->bytes);
 
@@ -339,7 +339,7 @@ static void terms_of_a_run(void **state)
     atomic_store(&stage->ledger.held_bytes, 9 * EBB_MIB); /* 2 MiB belong to another process */
     atomic_store(&counters->held_bytes, 7 * EBB_MIB);
     atomic_store(&counters->small_bytes, EBB_MIB);
-    stage->process.sent.margin_bytes = 4096;
+    stage->process.sent.margin_bytes = EBB_MIB / 4;
     struct ebb_plan_terms found = ebb__parent_terms(&stage->parent, &stage->process, &model);
     struct ebb_plan_terms plain =
         ebb__plan_terms(ebb__plan_policy("ebb"), &model, &machine, 30 * EBB_MIB);
@@ -351,14 +351,14 @@ static void terms_of_a_run(void **state)
     assert_int_equal(found.time_limit_ns, plain.time_limit_ns);
     assert_int_equal(found.effort_steps, plain.effort_steps);
     assert_int_equal(found.beside_bytes, 3 * EBB_MIB);
-    assert_int_equal(found.margin_bytes, 4096);
+    assert_int_equal(found.margin_bytes, EBB_MIB / 4);
     assert_int_equal(ebb__plan_request(&found).budget_bytes, 27 * EBB_MIB);
     assert_true(ebb__plan_request(&found).newest_only && ebb__plan_request(&plain).newest_only);
     /* A trace of another tool has no information about the runtime. */
     plain.page_bytes = 1;
     assert_false(ebb__plan_request(&plain).newest_only);
     /* The margin may not ruin the plan. Without a budget there is no margin. */
-    assert_int_equal(ebb__plan_slack(&found), 4096);
+    assert_int_equal(ebb__plan_slack(&found), EBB_MIB / 4);
     found.margin_bytes = 20 * EBB_MIB;
     assert_int_equal(ebb__plan_slack(&found), 27 * EBB_MIB / 6);
     model.slack_bytes = EBB_MIB;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "iteration.h"
 #include "landmark.h"
+#include "lives.h"
 #include "properties.h"
 
 #include <string.h>
@@ -86,8 +87,10 @@ static bool same_template(const struct ebb_template *a, const struct ebb_templat
 }
 
 /* A loop inside of the iteration may cover more of the trace, as it began before anything else
- * repeated. So an iteration that contains a loop at least twice needs half of its weight only. */
-static bool is_better(const struct choice *one, const struct choice *other)
+ * repeated. So an iteration that contains a loop at least twice needs half of its weight only, and
+ * less if the loop is of micro-batches. */
+static bool is_better(const struct ebb_stream *stream, const struct choice *one,
+                      const struct choice *other)
 {
     const struct choice *longer = one, *shorter = other;
     if (one->repetition.period_symbols < other->repetition.period_symbols) {
@@ -105,7 +108,11 @@ static bool is_better(const struct choice *one, const struct choice *other)
     }
     bool contains =
         inside >= 2 && longer->repetition.period_symbols >= 2 * shorter->repetition.period_symbols;
-    if (!contains || 2 * longer->weight < shorter->weight)
+    bool accumulates =
+        contains && longer->repetition.kind == EBB_SYMBOL_ALLOC &&
+        ebb__lives_differ(stream, &shorter->template, longer->repetition.first_symbol,
+                          longer->repetition.last_symbol);
+    if (!contains || (2 * longer->weight < shorter->weight && !accumulates))
         return one->weight > other->weight;
     return one == longer;
 }
@@ -137,7 +144,7 @@ static bool choose_among(const struct ebb_stream *stream, enum ebb_symbol_kind k
         }
         size_t weight = covered(&found) * (kind == EBB_SYMBOL_ACCESS ? 1 : 2);
         struct choice other = {all[i], made, found, weight};
-        if (!is_better(&other, choice))
+        if (!is_better(stream, &other, choice))
             continue;
         found = choice->windows;
         *choice = other;

@@ -88,6 +88,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     watch->event_base = cut_serial - head;
     memset(watch->considered, 0, sizeof watch->considered);
     watch->early_judged = 0;
+    memset(&watch->micro_batch, 0, sizeof watch->micro_batch);
     watch->next_look = 0;
     if (watch->found)
         watch->next_symbol = ebb__watch_first_unrecorded(watch, watch->template.kind, cut_serial);

@@ -5,6 +5,9 @@
  * iteration cannot last that long. Iterations recorded before the new one began are kept. But those
  * of repetitions that turn out to be loops within it are dropped everywhere.
  *
+ * What repeats twice and more within a longer repetition stays the iteration (watch_phrases.c). It
+ * does not if its blocks have other lifetimes each time: it is a micro-batch (lives.h).
+ *
  * Marks that the program sets are always trusted. Marks by accesses are not: a loop over the
  * weights during initialisation looks like iterations, too, and training, which allocates, follows
  * it. Which of the two identifies iterations depends on how often the program allocates.
@@ -14,6 +17,7 @@
 #include "base/tuning.h"
 
 #include "landmark.h"
+#include "lives.h"
 #include "watch_state.h"
 
 enum {
@@ -211,6 +215,27 @@ static bool corrects(const struct ebb_watch *watch, const struct ebb_repetition 
 
 enum { LOOP_SHARE = 16 }; /* the iteration around a loop of layers is so many times as long */
 
+/* Is the template a micro-batch of the iteration that has repeated? It makes up half of it, and
+ * its blocks have other lifetimes from one to the next. O(symbols of two periods), once a
+ * repetition. */
+static bool is_micro_batch(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    const struct ebb_template *template = &watch->template;
+    if (!watch->found || template->kind != EBB_SYMBOL_ALLOC || template->landmark_bytes ||
+        repetition->kind != EBB_SYMBOL_ALLOC || is_early(repetition) ||
+        repetition->period_symbols < 2 * template->period_symbols)
+        return false;
+    struct micro_batch *judged = &watch->micro_batch;
+    if (judged->found_at_symbol != repetition->found_at_symbol)
+        *judged = (struct micro_batch){
+            .found_at_symbol = repetition->found_at_symbol,
+            .is_one = ebb__watch_makes_up(watch, repetition) &&
+                      ebb__lives_differ(&watch->stream, template, repetition->first_symbol,
+                                        repetition->last_symbol),
+        };
+    return judged->is_one;
+}
+
 /* Was the repetition announced before its second period is complete, while a part of it is known?
  * The part is no mere loop, and makes up half of it. Then something else that came once looks like
  * a longer iteration for a while. */
@@ -227,6 +252,13 @@ static bool is_premature(struct ebb_watch *watch, const struct ebb_repetition *r
             watch->template.landmark_bytes || ebb__watch_makes_up(watch, repetition);
     watch->early_judged = repetition->found_at_symbol;
     return watch->early_premature;
+}
+
+/* Accesses are clock events only if there are no allocations: the first two periods are checked. */
+static bool has_allocs(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    size_t first = watch->stream.symbols[repetition->kind].events.items[repetition->first_symbol];
+    return ebb__stream_allocs_before(&watch->stream, first) < watch->stream.allocs.count;
 }
 
 /* Judges the repetition in force if it is new. */
@@ -258,18 +290,14 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
         if (watch->found && !whole && !corrects(watch, repetition) &&
             !proves_ordered(watch, repetition) &&
-            (coverage <= 2 * watch->window_events || ebb__watch_outlasts(watch, coverage)))
+            (coverage <= 2 * watch->window_events ||
+             (ebb__watch_outlasts(watch, coverage) && !is_micro_batch(watch, repetition))))
             return;
         if (kind == EBB_SYMBOL_ALLOC &&
             is_part_of_known(watch, repetition->period_symbols, symbols))
             return;
-        /* Accesses are clock events only if there are no allocations: check the first two
-         * periods. */
-        if (kind == EBB_SYMBOL_ACCESS) {
-            size_t first = watch->stream.symbols[kind].events.items[repetition->first_symbol];
-            if (ebb__stream_allocs_before(&watch->stream, first) < watch->stream.allocs.count)
-                return;
-        }
+        if (kind == EBB_SYMBOL_ACCESS && has_allocs(watch, repetition))
+            return;
     }
     watch->considered[kind] = repetition->found_at_symbol;
     if (proves_ordered(watch, repetition)) {
@@ -284,7 +312,9 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         watch->early = watch->early && is_early(repetition);
         return;
     }
-    if (ebb__watch_is_composed(watch, repetition))
+    if (is_micro_batch(watch, repetition))
+        watch->held = false;
+    else if (ebb__watch_is_composed(watch, repetition))
         return;
     take(watch, repetition);
 }

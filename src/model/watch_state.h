@@ -45,7 +45,11 @@ struct ebb_watch {
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the last judged repetition */
     size_t early_judged;  /* the same of the last one that was announced early */
     bool early_premature; /* it is not believed before it is whole */
-    size_t next_look;     /* number of symbols at which the next search for a landmark starts */
+    struct micro_batch {
+        size_t found_at_symbol; /* of the repetition that was judged */
+        bool is_one;            /* the template is a micro-batch of it */
+    } micro_batch;
+    size_t next_look; /* number of symbols at which the next search for a landmark starts */
     EBB_VEC(struct ebb_watch_iteration) iterations; /* those not forgotten */
     struct ebb_watch_forgotten forgotten;
     struct known_gaps gaps;

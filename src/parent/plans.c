@@ -95,7 +95,11 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
     struct ebb_plan_terms terms =
         ebb__plan_terms(parent->options.policy, model, &process->memory->lanes.machine, budget);
     terms.beside_bytes = budget - ebb__budget_share(process, budget);
-    terms.margin_bytes = process->sent.margin_bytes;
+    /* Small blocks come and go. If they held a byte more than the plan assumed, none of it would be
+     * in the static placement. */
+    uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
+    uint64_t growth = small / (uint64_t)ebb__tuning()->small_growth_divisor;
+    terms.margin_bytes = growth > process->sent.margin_bytes ? growth : process->sent.margin_bytes;
     if (process->memory->is_device) { /* blocks take whole units, and smaller ones do not move */
         terms.page_bytes = EBB_HUGE_BYTES;
         terms.smallest_block_bytes = EBB_HUGE_BYTES / 2;

@@ -1,0 +1,73 @@
+/* Method: a block's lifetime is the number of iterations until it is freed, and the place in that
+ * iteration. What happens between two iterations counts as the end of the first. So an evaluation
+ * in between changes no lifetime. */
+#include "lives.h"
+
+#include "base/tuning.h"
+
+enum { MOST_ITERATIONS = 16 };
+
+struct iterations {
+    size_t starts[MOST_ITERATIONS]; /* symbols */
+    size_t count, period;
+};
+
+/* When a block is freed, or how far it has lived. */
+struct life {
+    size_t iterations, place;
+    bool over;
+};
+
+static struct iterations collect(const struct ebb_stream *stream,
+                                 const struct ebb_template *template, size_t first, size_t last)
+{
+    struct iterations found = {.period = template->period_symbols};
+    struct ebb_window window;
+    while (found.count < MOST_ITERATIONS &&
+           ebb__stream_next_window(stream, template, &first, &window) &&
+           window.first_symbol + found.period <= last) {
+        found.starts[found.count++] = window.first_symbol;
+        first = window.first_symbol + found.period;
+    }
+    return found;
+}
+
+static struct life life_of(const struct ebb_stream *stream, const struct iterations *all,
+                           size_t iteration, size_t place)
+{
+    const struct ebb_stream_alloc *alloc = &stream->allocs.items[all->starts[iteration] + place];
+    bool over = alloc->free_event != EBB_NOT_FREED;
+    size_t end = over ? ebb__stream_allocs_before(stream, alloc->free_event) : stream->allocs.count;
+    size_t last = iteration;
+    while (last + 1 < all->count && all->starts[last + 1] < end)
+        last++;
+    size_t in = end - all->starts[last];
+    return (struct life){last - iteration, in < all->period ? in : all->period, over};
+}
+
+static bool is_shorter(struct life one, struct life other)
+{
+    return one.iterations != other.iterations ? one.iterations < other.iterations
+                                              : one.place < other.place;
+}
+
+/* What is still live may be freed where the other was, if it has not lived longer already. */
+static bool are_apart(struct life one, struct life other)
+{
+    return (one.over && is_shorter(one, other)) || (other.over && is_shorter(other, one));
+}
+
+bool ebb__lives_differ(const struct ebb_stream *stream, const struct ebb_template *template,
+                       size_t first_symbol, size_t last_symbol)
+{
+    struct iterations all = collect(stream, template, first_symbol, last_symbol);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i + 1 < all.count; i++)
+        for (size_t place = 0; place < all.period; place++) {
+            const struct ebb_stream_alloc *alloc = &stream->allocs.items[all.starts[i] + place];
+            if (are_apart(life_of(stream, &all, i, place), life_of(stream, &all, i + 1, place)))
+                bytes += stream->events.items[alloc->event].size_bytes;
+        }
+    return all.count > 1 && bytes / (all.count - 1) >
+                                stream->peak_bytes / (uint64_t)ebb__tuning()->accumulated_divisor;
+}
