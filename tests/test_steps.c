@@ -65,10 +65,12 @@ static void evaluates(struct program *program, uint64_t bytes)
     gives(program, bytes);
 }
 
+static const struct ebb_steps_rule nothing_known;
+
 static uint64_t count_of(struct program *program)
 {
     struct ebb_steps_found found;
-    assert_int_equal(ebb__steps_find(&program->steps, 0, &found), EBB_OK);
+    assert_int_equal(ebb__steps_find(&program->steps, nothing_known, &found), EBB_OK);
     ebb__steps_fini(&program->steps);
     return found.count;
 }
@@ -137,6 +139,39 @@ static void a_step_of_micro_batches_is_one(void **state)
                 gives(&program, MIB);
         }
         assert_int_equal(count_of(&program), 20);
+    }
+}
+
+/* Gradients stay until the next step has made its own. Then all micro-batches begin at the same
+ * base, and only the planned iteration tells how many a step has. */
+static void micro_batches_at_the_base_are_told(void **state)
+{
+    (void)state;
+    for (unsigned micro = 2; micro <= 4; micro++) {
+        struct program program = {0};
+        struct ebb_steps_found found;
+        struct ebb_steps_rule rule = {.batches = micro};
+        uint64_t begin[21];
+        begins(&program);
+        takes(&program, LAYERS * MIB);
+        for (unsigned i = 0; i < 20; i++) {
+            program.planned = i >= 3;
+            begin[i] = program.now_ns;
+            for (unsigned k = 0; k < micro; k++)
+                trains(&program, LAYERS, 4 * MIB, 0);
+        }
+        begin[20] = program.now_ns;
+        assert_int_equal(ebb__steps_find(&program.steps, nothing_known, &found), EBB_OK);
+        assert_int_equal(found.count, 20 * micro);
+        assert_int_equal(ebb__steps_within(&program.steps, nothing_known, begin[5], begin[6]),
+                         micro);
+        assert_int_equal(ebb__steps_find(&program.steps, rule, &found), EBB_OK);
+        assert_int_equal(found.count, 20);
+        assert_int_equal(found.planned, 17);
+        assert_int_equal(found.planned_from, 3);
+        assert_in_range(found.median_ns, begin[6] - begin[5] - 10000, begin[6] - begin[5] + 10000);
+        assert_int_equal(ebb__steps_within(&program.steps, rule, begin[5], begin[20]), 15);
+        ebb__steps_fini(&program.steps);
     }
 }
 
@@ -216,9 +251,10 @@ static void the_planned_iteration_tells(void **state)
     uint64_t swing = ebb__steps_swing(&program.steps, began_ns, ended_ns);
     assert_in_range(swing, (LAYERS - 1) * 4 * MIB, (LAYERS + 2) * 4 * MIB);
     assert_int_equal(ebb__steps_swing(&program.steps, 1, 2), 0);
-    assert_int_equal(ebb__steps_find(&program.steps, 0, &found), EBB_OK);
+    struct ebb_steps_rule rule = {.telling_bytes = swing};
+    assert_int_equal(ebb__steps_find(&program.steps, nothing_known, &found), EBB_OK);
     assert_int_equal(found.count, 6);
-    assert_int_equal(ebb__steps_find(&program.steps, swing, &found), EBB_OK);
+    assert_int_equal(ebb__steps_find(&program.steps, rule, &found), EBB_OK);
     assert_int_equal(found.count, 42);
     ebb__steps_fini(&program.steps);
 }
@@ -238,7 +274,7 @@ static void what_is_planned_is_told(void **state)
         program.now_ns += i == 7 ? 5000000 : 0;
     }
     struct ebb_steps_found found;
-    assert_int_equal(ebb__steps_find(&program.steps, 0, &found), EBB_OK);
+    assert_int_equal(ebb__steps_find(&program.steps, nothing_known, &found), EBB_OK);
     assert_int_equal(found.count, 10);
     assert_int_equal(found.planned, 6);
     assert_int_equal(found.planned_from, 3);
@@ -247,10 +283,11 @@ static void what_is_planned_is_told(void **state)
     assert_int_equal(found.min_ns, ns);
     assert_int_equal(found.max_ns, ns + 5000000);
     for (unsigned i = 0; i < 10; i++) {
-        assert_int_equal(ebb__steps_at(&program.steps, 0, begin[i] + 20, &number), EBB_OK);
+        assert_int_equal(ebb__steps_at(&program.steps, nothing_known, begin[i] + 20, &number),
+                         EBB_OK);
         assert_int_equal(number, i);
     }
-    assert_int_equal(ebb__steps_at(&program.steps, 0, 3, &number), EBB_OK);
+    assert_int_equal(ebb__steps_at(&program.steps, nothing_known, 3, &number), EBB_OK);
     assert_int_equal(number, 0);
     ebb__steps_fini(&program.steps);
 }
@@ -270,7 +307,7 @@ static void very_many_are_counted(void **state)
         trains(&program, 2, 40 * MIB, 0);
     }
     struct ebb_steps_found found;
-    assert_int_equal(ebb__steps_find(&program.steps, 0, &found), EBB_OK);
+    assert_int_equal(ebb__steps_find(&program.steps, nothing_known, &found), EBB_OK);
     assert_in_range(found.count, 69990, 70003);
     assert_in_range(found.planned_from, 995, 1003);
     assert_int_equal(found.count - found.planned_from, found.planned);
@@ -317,7 +354,7 @@ static void lost_time_is_told_by_step(void **state)
         struct program program = {0};
         struct ebb_steps_found found;
         trains_with_waits(&program, steps);
-        assert_int_equal(ebb__steps_find(&program.steps, 0, &found), EBB_OK);
+        assert_int_equal(ebb__steps_find(&program.steps, nothing_known, &found), EBB_OK);
         ebb__steps_fini(&program.steps);
         assert_int_equal(found.count, steps);
         assert_true(found.lost.has_waits);
@@ -349,6 +386,7 @@ int main(void)
         cmocka_unit_test(the_base_may_rise),
         cmocka_unit_test(the_base_may_rise_in_each_step),
         cmocka_unit_test(a_step_of_micro_batches_is_one),
+        cmocka_unit_test(micro_batches_at_the_base_are_told),
         cmocka_unit_test(two_optimizers_make_one_step),
         cmocka_unit_test(a_rollout_and_its_updates_are_one),
         cmocka_unit_test(folds_are_no_micro_batches),

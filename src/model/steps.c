@@ -98,13 +98,15 @@ static enum level level_of(const ebb_turns *turns, size_t at, uint64_t swing_byt
 struct walk {
     const ebb_turns *turns;
     uint64_t swing_bytes;
+    unsigned batches;   /* so many that begin at the base are one step */
     bool has_above;     /* some swings are parts of steps: so are those whose level is open */
     size_t first, last; /* turns of the step: [first, last), first a trough */
 };
 
-static struct walk begin_walk(const ebb_turns *turns, uint64_t swing_bytes)
+static struct walk begin_walk(const ebb_turns *turns, uint64_t swing_bytes, unsigned batches)
 {
-    struct walk walk = {.turns = turns, .swing_bytes = swing_bytes};
+    struct walk walk = {
+        .turns = turns, .swing_bytes = swing_bytes, .batches = batches ? batches : 1};
     for (size_t at = 0; swing_bytes && at < turns->count / 2 && !walk.has_above; at++)
         walk.has_above = level_of(turns, at, swing_bytes) == LEVEL_ABOVE;
     return walk;
@@ -116,9 +118,11 @@ static bool next_step(struct walk *walk)
     if (at >= count || !walk->swing_bytes)
         return false;
     walk->first = 2 * at;
+    unsigned left = walk->batches;
     for (at++; at < count; at++) {
         enum level level = level_of(walk->turns, at, walk->swing_bytes);
-        if (level == LEVEL_BASE || (level == LEVEL_OPEN && !walk->has_above))
+        bool is_base = level == LEVEL_BASE || (level == LEVEL_OPEN && !walk->has_above);
+        if (is_base && --left == 0)
             break;
     }
     walk->last = 2 * at;
@@ -146,6 +150,19 @@ static bool find_kept(const struct ebb_steps *steps, uint64_t told_bytes, ebb_tu
 static bool before_counts(const struct ebb_steps *steps, uint64_t swing_bytes)
 {
     return steps->before.count && steps->before_bytes >= swing_bytes - swing_bytes / 3;
+}
+
+/* What was counted before, when nothing was known of micro-batches. */
+static struct ebb_steps_found counted_before(const struct ebb_steps *steps, unsigned batches)
+{
+    struct ebb_steps_found found = steps->before;
+    if (batches > 1) {
+        found.count /= batches;
+        found.planned /= batches;
+        if (found.planned_from != UINT64_MAX)
+            found.planned_from /= batches;
+    }
+    return found;
 }
 
 uint64_t ebb__steps_swing(const struct ebb_steps *steps, uint64_t first_ns, uint64_t last_ns)
@@ -176,17 +193,17 @@ static void add_lost(const struct walk *walk, struct ebb_lost *lost)
     }
 }
 
-enum ebb_status ebb__steps_find(const struct ebb_steps *steps, uint64_t telling_bytes,
+enum ebb_status ebb__steps_find(const struct ebb_steps *steps, struct ebb_steps_rule rule,
                                 struct ebb_steps_found *found)
 {
     ebb_turns turns = {0};
     EBB_VEC(uint64_t) durations = {0};
     uint64_t swing_bytes;
     *found = (struct ebb_steps_found){.planned_from = UINT64_MAX};
-    bool good = find_kept(steps, telling_bytes, &turns, &swing_bytes);
+    bool good = find_kept(steps, rule.telling_bytes, &turns, &swing_bytes);
     if (good && before_counts(steps, swing_bytes))
-        *found = steps->before;
-    struct walk walk = begin_walk(&turns, good ? swing_bytes : 0);
+        *found = counted_before(steps, rule.batches);
+    struct walk walk = begin_walk(&turns, good ? swing_bytes : 0, rule.batches);
     while (good && next_step(&walk)) {
         add_lost(&walk, &found->lost);
         if (is_planned(&walk)) {
@@ -211,16 +228,31 @@ enum ebb_status ebb__steps_find(const struct ebb_steps *steps, uint64_t telling_
     return good ? EBB_OK : EBB_ERR_MEMORY;
 }
 
-enum ebb_status ebb__steps_at(const struct ebb_steps *steps, uint64_t telling_bytes, uint64_t event,
-                              uint64_t *number)
+uint64_t ebb__steps_within(const struct ebb_steps *steps, struct ebb_steps_rule rule,
+                           uint64_t first_ns, uint64_t last_ns)
 {
     ebb_turns turns = {0};
     uint64_t swing_bytes, count = 0;
-    bool good = find_kept(steps, telling_bytes, &turns, &swing_bytes);
+    bool good = find_kept(steps, rule.telling_bytes, &turns, &swing_bytes);
+    struct walk walk = begin_walk(&turns, good ? swing_bytes : 0, rule.batches);
+    while (next_step(&walk)) {
+        uint64_t begin_ns = turns.items[walk.first].time_ns;
+        count += begin_ns >= first_ns && begin_ns < last_ns;
+    }
+    ebb_vec_free(&turns);
+    return count;
+}
+
+enum ebb_status ebb__steps_at(const struct ebb_steps *steps, struct ebb_steps_rule rule,
+                              uint64_t event, uint64_t *number)
+{
+    ebb_turns turns = {0};
+    uint64_t swing_bytes, count = 0;
+    bool good = find_kept(steps, rule.telling_bytes, &turns, &swing_bytes);
     *number = 0;
     if (good && before_counts(steps, swing_bytes))
-        count = steps->before.count;
-    struct walk walk = begin_walk(&turns, good ? swing_bytes : 0);
+        count = counted_before(steps, rule.batches).count;
+    struct walk walk = begin_walk(&turns, good ? swing_bytes : 0, rule.batches);
     while (next_step(&walk)) {
         if (turns.items[walk.first].event > event)
             break;
@@ -237,7 +269,7 @@ static bool find_last_step(const struct ebb_steps *steps, uint64_t *swing_bytes,
     const ebb_turns *turns = &steps->turns;
     ebb_turns coarse = {0};
     bool good = find_kept(steps, 0, &coarse, swing_bytes);
-    struct walk walk = begin_walk(&coarse, good ? *swing_bytes : 0);
+    struct walk walk = begin_walk(&coarse, good ? *swing_bytes : 0, 1);
     uint64_t event = 0;
     while (next_step(&walk))
         event = coarse.items[walk.first].event;
@@ -268,7 +300,7 @@ static bool forget(struct ebb_steps *steps)
     if (!find_last_step(steps, &swing_bytes, &trough))
         return false;
     steps->turns.count = trough + 1;
-    if (ebb__steps_find(steps, 0, &found) != EBB_OK)
+    if (ebb__steps_find(steps, (struct ebb_steps_rule){0}, &found) != EBB_OK)
         return false;
     steps->before = found;
     steps->before_bytes = swing_bytes;

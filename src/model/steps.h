@@ -12,15 +12,17 @@
  *     for a thirty-second of the swing. Between micro-batches gradients stay, and
  *     between the updates of a rollout what was seen. So up to five of them are one step. The base
  *     may change: an optimizer makes its state, a fold makes a new model.
+ *  3. If the planned iteration is known to consist of micro-batches (lives.h), so many of them are
+ *     one step as it has.
  *
  * Where it errs: steps whose batch or sequence is shorter than two thirds are not counted. Two
  * networks that are trained in turn, and hold about the same, count twice. So do more than five
- * micro-batches.
+ * micro-batches that are not planned.
  *
  *     struct ebb_steps steps = {0};
  *     for (each event) if (ebb__steps_push(&steps, &event, is_planned) != EBB_OK) ...
  *     struct ebb_steps_found found;
- *     if (ebb__steps_find(&steps, 0, &found) == EBB_OK) ... found.count ...
+ *     if (ebb__steps_find(&steps, rule, &found) == EBB_OK) ... found.count ...
  *     ebb__steps_fini(&steps);
  *
  * Not thread-safe. */
@@ -44,6 +46,12 @@ struct ebb_turn {
 };
 
 typedef EBB_VEC(struct ebb_turn) ebb_turns;
+
+/* What is known of a step. Zeros: nothing. */
+struct ebb_steps_rule {
+    uint64_t telling_bytes; /* the swing that tells a step */
+    unsigned batches;       /* so many that begin at the base are one: its micro-batches */
+};
 
 enum { EBB_STEPS_RECUR = 3 }; /* a swing that has occurred so often is one of a loop */
 
@@ -71,14 +79,19 @@ EBB_NODISCARD enum ebb_status ebb__steps_push(struct ebb_steps *steps,
                                               const struct ebb_event *event, bool planned);
 /* The swing of live bytes in the time [first_ns, last_ns]. */
 uint64_t ebb__steps_swing(const struct ebb_steps *steps, uint64_t first_ns, uint64_t last_ns);
-/* The steps so far, one that is not over included. telling_bytes: the swing that tells a step; 0:
- * not known. O(turns kept). EBB_ERR_MEMORY. */
-EBB_NODISCARD enum ebb_status ebb__steps_find(const struct ebb_steps *steps, uint64_t telling_bytes,
+/* The steps so far, one that is not over included. O(turns kept). EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__steps_find(const struct ebb_steps *steps,
+                                              struct ebb_steps_rule rule,
                                               struct ebb_steps_found *found);
+/* The number of steps that begin in the time [first_ns, last_ns). O(turns kept); 0 if out of
+ * memory. */
+uint64_t ebb__steps_within(const struct ebb_steps *steps, struct ebb_steps_rule rule,
+                           uint64_t first_ns, uint64_t last_ns);
 /* The number of the step in which event number `event` (from 0) was pushed, from 0. If there are no
  * steps, 0. Otherwise as above. */
-EBB_NODISCARD enum ebb_status ebb__steps_at(const struct ebb_steps *steps, uint64_t telling_bytes,
-                                            uint64_t event, uint64_t *number);
+EBB_NODISCARD enum ebb_status ebb__steps_at(const struct ebb_steps *steps,
+                                            struct ebb_steps_rule rule, uint64_t event,
+                                            uint64_t *number);
 void ebb__steps_fini(struct ebb_steps *steps);
 
 #endif

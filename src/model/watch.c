@@ -181,6 +181,11 @@ bool ebb__watch_is_held(const struct ebb_watch *watch)
     return watch->held;
 }
 
+bool ebb__watch_accumulates(const struct ebb_watch *watch)
+{
+    return watch->found && watch->accumulates[watch->pattern % KNOWN_PATTERNS];
+}
+
 bool ebb__watch_is_early(const struct ebb_watch *watch)
 {
     return watch->early;

@@ -69,6 +69,8 @@ bool ebb__watch_is_marked(const struct ebb_watch *watch);
  * time. */
 void ebb__watch_hold(struct ebb_watch *watch);
 bool ebb__watch_is_held(const struct ebb_watch *watch);
+/* True if the iteration consists of micro-batches, and one of them was first taken for it. */
+bool ebb__watch_accumulates(const struct ebb_watch *watch);
 /* True if the repetition was announced before it was complete, and has not been whole twice. */
 bool ebb__watch_is_early(const struct ebb_watch *watch);
 

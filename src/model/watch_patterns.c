@@ -106,8 +106,10 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
     watch->period_clock_events = 0;
     watch->pattern = pattern;
     watch->known[pattern % KNOWN_PATTERNS] = *template;
-    if (pattern == watch->pattern_count)
+    if (pattern == watch->pattern_count) {
+        watch->accumulates[pattern % KNOWN_PATTERNS] = false;
         watch->pattern_count++;
+    }
     watch->found = true;
     watch->held = watch->early = false;
 }
@@ -312,11 +314,14 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
         watch->early = watch->early && is_early(repetition);
         return;
     }
-    if (is_micro_batch(watch, repetition))
+    bool accumulates = is_micro_batch(watch, repetition);
+    if (accumulates)
         watch->held = false;
     else if (ebb__watch_is_composed(watch, repetition))
         return;
     take(watch, repetition);
+    if (accumulates)
+        watch->accumulates[watch->pattern % KNOWN_PATTERNS] = true;
 }
 
 void ebb__watch_take_longer(struct ebb_watch *watch)

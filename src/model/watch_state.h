@@ -34,6 +34,7 @@ struct ebb_watch {
     size_t pattern_count;
     struct ebb_template known[KNOWN_PATTERNS]; /* the newest known templates, [pattern %
                                                   KNOWN_PATTERNS] */
+    bool accumulates[KNOWN_PATTERNS];          /* the known repetitions consist of micro-batches */
     struct landmark_seen {
         uint64_t at;             /* number of ALLOCs before the newest one of this size */
         uint64_t apart;          /* distance in ALLOCs between the two newest ones */

@@ -55,6 +55,25 @@ static uint64_t planned_swing(const struct process *process)
     return ebb__median_u64(swings, taken);
 }
 
+/* How many swings of live bytes a planned iteration has, if these are its micro-batches; else 1. */
+static unsigned planned_batches(const struct process *process, uint64_t telling_bytes)
+{
+    const struct ebb_watch *watch = process->stream.watch;
+    const struct ebb_watch_iteration *all;
+    size_t kept = ebb__watch_kept(watch, &all), taken = 0;
+    size_t first = kept > SWINGS ? kept - SWINGS : 0;
+    struct ebb_steps_rule rule = {.telling_bytes = telling_bytes};
+    uint64_t counts[SWINGS];
+    if (!ebb__watch_accumulates(watch))
+        return 1;
+    for (size_t i = first; i < kept; i++)
+        if (all[i].pattern + (size_t)1 == ebb__watch_pattern(watch))
+            counts[taken++] = ebb__steps_within(&process->stream.steps, rule, all[i].start_ns,
+                                                all[i].start_ns + all[i].duration_ns);
+    uint64_t count = ebb__median_u64(counts, taken);
+    return count > 1 ? (unsigned)count : 1;
+}
+
 /* People count steps. They take the place of what the watch has recorded, unless the iterations are
  * told by accesses, or live bytes do not show them. */
 static void step_figures(const struct process *process, struct ebb_parent_result *result)
@@ -64,10 +83,12 @@ static void step_figures(const struct process *process, struct ebb_parent_result
     bool by_allocs =
         !ebb__watch_found(process->stream.watch) || ebb__watch_period_allocs(process->stream.watch);
     struct ebb_steps_found found;
-    uint64_t budget_from, telling = planned_swing(process);
-    if (!by_allocs || ebb__steps_find(steps, telling, &found) != EBB_OK ||
+    uint64_t budget_from;
+    struct ebb_steps_rule rule = {.telling_bytes = planned_swing(process)};
+    rule.batches = planned_batches(process, rule.telling_bytes);
+    if (!by_allocs || ebb__steps_find(steps, rule, &found) != EBB_OK ||
         found.count < EBB_STEPS_RECUR ||
-        ebb__steps_at(steps, telling, process->budget_event, &budget_from) != EBB_OK)
+        ebb__steps_at(steps, rule, process->budget_event, &budget_from) != EBB_OK)
         return;
     figures->count = found.count;
     figures->planned = found.planned;
