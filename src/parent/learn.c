@@ -22,8 +22,6 @@ static bool has_even_events(const struct process *process)
     return off * 16 <= newest;
 }
 
-enum { PATIENCE_SHARE = 4 }; /* a part of the process's life that a loop of little worth lasts */
-
 enum worth { WORTH_NOTHING, WORTH_LITTLE, WORTH_A_PLAN };
 
 /* A plan for an iteration of training, nothing for a loop inside of one (the initialisation of each
@@ -63,7 +61,8 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
     uint64_t lasted_ns = in_a_row * ebb__model_iteration_ns(model);
     bool is_patient = in_a_row >= ebb__tuning()->patience_iterations &&
                       lasted_ns >= ebb__tuning()->patience_ns &&
-                      lasted_ns * PATIENCE_SHARE >= ebb__now_ns() - process->since_ns;
+                      lasted_ns * (uint64_t)ebb__tuning()->patience_divisor >=
+                          ebb__now_ns() - process->since_ns;
     return is_patient ? WORTH_LITTLE : WORTH_NOTHING;
 }
 
