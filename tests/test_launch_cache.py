@@ -37,6 +37,46 @@ print("ok")
 """
 
 
+# A step is a forward and a backward pass over layers. At the end of the first one an optimizer makes
+# its states, which all steps change.
+MAKES_STATES = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+enum { LAYERS = 16, BYTES = 2 << 20, STATES = 4 };
+static unsigned char *states[STATES], *layers[LAYERS];
+int main(void)
+{
+    unsigned long sum = 0;
+    for (int step = 0; step < 10; step++) {
+        for (int i = 0; i < LAYERS; i++) {
+            memset(layers[i] = malloc(BYTES + i * 65536), step + i, BYTES);
+            usleep(3000);
+        }
+        for (int i = LAYERS; i-- > 0; free(layers[i])) {
+            unsigned char *gradient = malloc(BYTES / 2 + i * 65536);
+            memset(gradient, layers[i][BYTES - 1], BYTES / 2);
+            sum += gradient[i];
+            free(gradient);
+            usleep(3000);
+        }
+        for (int i = 0; i < STATES; i++) {
+            if (step == 0)
+                states[i] = calloc(1, BYTES / 2);
+            unsigned char *root = malloc(BYTES / 4);
+            memset(root, (int)sum, BYTES / 4);
+            states[i][step] = root[step];
+            sum += states[i][0];
+            free(root);
+        }
+    }
+    printf("checksum %lu\\n", sum);
+    return 0;
+}
+"""
+
+
 def program(name, block):
     """tests/programs/cycle.c, with blocks of `block` unless the arguments give another size."""
     with open(os.path.join(SOURCE, "tests", "programs", "cycle.c"), encoding="utf-8") as file:
@@ -108,6 +148,17 @@ class PlanCache(launching.Launch):
                 self.assertAlmostEqual(0.6, second["budget_bytes"] / first["unmanaged_peak_bytes"],
                                        delta=0.001)
         self.assertEqual(1, len(self.profiles()))
+
+    def test_the_first_step_is_planned_too(self):
+        """In the second run, though the first step makes what no other does."""
+        self.program = compile_c("makes_states", MAKES_STATES)
+        self.arguments = []
+        self.expected = self.plain(self.program).stdout
+        first = self.run_once(budget="28M")
+        self.assertGreater(first["planned_from_iteration"], 0)
+        second = self.run_once(budget="28M")
+        self.assertEqual(("used", 0),
+                         (second["plan_cache"], second["planned_from_iteration"]))
 
     def test_summary_says_so(self):
         self.arguments = ARGS

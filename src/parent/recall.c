@@ -165,12 +165,20 @@ static uint64_t most_faults(const struct ebb_profile *profile)
     return ebb__tuning()->recall_faults + most / ebb__tuning()->recall_faults_divisor;
 }
 
+/* The first step is followed, too, until an optimizer makes its states in it. It has up to twice as
+ * many allocations as a step. What comes before it is not followed. */
+static uint64_t followed_from(const struct ebb_profile_iteration *iteration)
+{
+    uint64_t before = 2 * (uint64_t)ebb__model_count_allocs(&iteration->model);
+    return iteration->first_serial > before ? iteration->first_serial - before : 1;
+}
+
 static bool send_plans(struct ebb_parent *parent, struct process *process)
 {
     bool sent = false;
     for (uint32_t i = 0; i < process->recall.profile.iteration_count; i++) {
         const struct ebb_profile_iteration *iteration = &process->recall.profile.iterations[i];
-        sent |= ebb__parent_plan(parent, process, &iteration->model, iteration->first_serial);
+        sent |= ebb__parent_plan(parent, process, &iteration->model, followed_from(iteration));
     }
     return sent;
 }
