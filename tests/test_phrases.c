@@ -169,6 +169,30 @@ static void what_comes_between_is_measured(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* Steps are known, and not held. Then two batches of an evaluation are observed, so that they have
+ * more events than two steps. They are no longer for that. */
+static void observing_makes_nothing_longer(void **state)
+{
+    (void)state;
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    for (unsigned i = 0; i < 3; i++)
+        part(&stage, 0, 0, 24);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+    for (unsigned i = 0; i < 2 * 18; i++) {
+        push(&stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
+                                        .block = ++stage.serial,
+                                        .size_bytes = bytes_of(1, i % 18)});
+        for (unsigned use = 0; use < 4; use++)
+            push(&stage, (struct ebb_event){.kind = EBB_EVENT_ACCESS, .block = stage.serial});
+        push(&stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = stage.serial});
+    }
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+    part(&stage, 0, 0, 24);
+    assert_int_equal(ebb__watch_patterns(stage.watch), 1);
+    ebb__watch_destroy(stage.watch);
+}
+
 /* A micro-batch. Each block has a gradient, which stays if it is the step's first one. Otherwise it
  * is freed as soon as it has been added. */
 static void micro_batch(struct stage *stage, uint64_t gradients[24], bool is_first)
@@ -350,6 +374,7 @@ int main(void)
         cmocka_unit_test(an_iteration_that_is_cut_stays),
         cmocka_unit_test(without_it_the_group_is_the_iteration),
         cmocka_unit_test(what_comes_between_is_measured),
+        cmocka_unit_test(observing_makes_nothing_longer),
         cmocka_unit_test(micro_batches_are_no_iteration),
         cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),

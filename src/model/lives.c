@@ -1,6 +1,8 @@
-/* Method: a block's lifetime is the number of iterations until it is freed, and the place in that
- * iteration. What happens between two iterations counts as the end of the first. So an evaluation
- * in between changes no lifetime. */
+/* Method: the template's start is where least memory is live, which may be in the middle of a
+ * micro-batch. So the iterations begin where two of them first follow each other. A block's
+ * lifetime is the number of iterations until it is freed, and the place in that iteration. What
+ * happens between two iterations counts as the end of the first. So an evaluation in between
+ * changes no lifetime. */
 #include "lives.h"
 
 #include "base/tuning.h"
@@ -17,6 +19,23 @@ struct life {
     size_t iterations, place;
     bool over;
 };
+
+/* The first symbol from which on the template's cycle comes twice, at whatever phase. `last`: it
+ * does not. */
+static size_t find_pair(const struct ebb_stream *stream, const struct ebb_template *template,
+                        size_t first, size_t last)
+{
+    const struct ebb_rolling *rolling = stream->symbols[template->kind].rolling;
+    size_t period = template->period_symbols;
+    while (first + 2 * period <= last) {
+        size_t common = ebb__rolling_common_ahead(rolling, first, first + period, period);
+        for (size_t at = first; common == period && at < first + period; at++)
+            if (ebb__rolling_range(rolling, at, at + period) == template->hash)
+                return first;
+        first += common < period ? common + 1 : 1;
+    }
+    return last;
+}
 
 static struct iterations collect(const struct ebb_stream *stream,
                                  const struct ebb_template *template, size_t first, size_t last)
@@ -60,14 +79,24 @@ static bool are_apart(struct life one, struct life other)
 bool ebb__lives_differ(const struct ebb_stream *stream, const struct ebb_template *template,
                        size_t first_symbol, size_t last_symbol)
 {
-    struct iterations all = collect(stream, template, first_symbol, last_symbol);
+    struct ebb_template cycle = *template;
     uint64_t bytes = 0;
-    for (size_t i = 0; i + 1 < all.count; i++)
+    size_t first = find_pair(stream, template, first_symbol, last_symbol);
+    if (first == last_symbol)
+        return false;
+    cycle.hash = ebb__rolling_range(stream->symbols[cycle.kind].rolling, first,
+                                    first + cycle.period_symbols);
+    struct iterations all = collect(stream, &cycle, first, last_symbol);
+    if (all.count < 2 ||
+        (all.count < MOST_ITERATIONS && 2 * all.count * all.period < last_symbol - first))
+        return false;
+    /* What the last one allocates may still live. */
+    size_t pairs = all.count > 2 ? all.count - 2 : all.count - 1;
+    for (size_t i = 0; i < pairs; i++)
         for (size_t place = 0; place < all.period; place++) {
             const struct ebb_stream_alloc *alloc = &stream->allocs.items[all.starts[i] + place];
             if (are_apart(life_of(stream, &all, i, place), life_of(stream, &all, i + 1, place)))
                 bytes += stream->events.items[alloc->event].size_bytes;
         }
-    return all.count > 1 && bytes / (all.count - 1) >
-                                stream->peak_bytes / (uint64_t)ebb__tuning()->accumulated_divisor;
+    return bytes / pairs > stream->peak_bytes / (uint64_t)ebb__tuning()->accumulated_divisor;
 }

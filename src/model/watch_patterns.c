@@ -231,11 +231,28 @@ static bool is_micro_batch(struct ebb_watch *watch, const struct ebb_repetition 
     if (judged->found_at_symbol != repetition->found_at_symbol)
         *judged = (struct micro_batch){
             .found_at_symbol = repetition->found_at_symbol,
-            .is_one = ebb__watch_makes_up(watch, repetition) &&
-                      ebb__lives_differ(&watch->stream, template, repetition->first_symbol,
+            .is_one = ebb__lives_differ(&watch->stream, template, repetition->first_symbol,
                                         repetition->last_symbol),
         };
     return judged->is_one;
+}
+
+/* Does the repetition cover more than so many iterations of the template? In allocations, if these
+ * tell both. Of events there are more where accesses are observed. */
+static bool covers(const struct ebb_watch *watch, const struct ebb_repetition *repetition,
+                   size_t iterations)
+{
+    if (repetition->kind == EBB_SYMBOL_ALLOC && watch->template.kind == EBB_SYMBOL_ALLOC)
+        return repetition->last_symbol - repetition->first_symbol >
+               iterations * watch->template.period_symbols;
+    return ebb__stream_coverage(&watch->stream, repetition) > iterations * watch->window_events;
+}
+
+/* Does the held iteration stay, although something else has repeated? */
+static bool stays(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    return watch->held && !covers(watch, repetition, (size_t)ebb__tuning()->held_iterations) &&
+           !is_micro_batch(watch, repetition);
 }
 
 /* Was the repetition announced before its second period is complete, while a part of it is known?
@@ -289,11 +306,9 @@ void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind)
     if (kind != EBB_SYMBOL_MARK) {
         if (symbols < ebb__tuning()->smallest_repetition)
             return;
-        size_t coverage = ebb__stream_coverage(&watch->stream, repetition);
         if (watch->found && !whole && !corrects(watch, repetition) &&
             !proves_ordered(watch, repetition) &&
-            (coverage <= 2 * watch->window_events ||
-             (ebb__watch_outlasts(watch, coverage) && !is_micro_batch(watch, repetition))))
+            (!covers(watch, repetition, 2) || stays(watch, repetition)))
             return;
         if (kind == EBB_SYMBOL_ALLOC &&
             is_part_of_known(watch, repetition->period_symbols, symbols))

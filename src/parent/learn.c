@@ -59,10 +59,9 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
     if (most && in_a_row >= ebb__tuning()->loop_iterations)
         return WORTH_A_PLAN;
     uint64_t lasted_ns = in_a_row * ebb__model_iteration_ns(model);
-    bool is_patient = in_a_row >= ebb__tuning()->patience_iterations &&
-                      lasted_ns >= ebb__tuning()->patience_ns &&
-                      lasted_ns * (uint64_t)ebb__tuning()->patience_divisor >=
-                          ebb__now_ns() - process->since_ns;
+    bool is_patient =
+        in_a_row >= ebb__tuning()->patience_iterations && lasted_ns >= ebb__tuning()->patience_ns &&
+        lasted_ns * (uint64_t)ebb__tuning()->patience_divisor >= ebb__now_ns() - process->since_ns;
     return is_patient ? WORTH_LITTLE : WORTH_NOTHING;
 }
 
