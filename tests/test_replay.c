@@ -8,10 +8,12 @@
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
+
 #include "lanes_rig.h"
 #include "runtime/replay/matcher.h"
 
-#define MOST 8u
+#define MOST 16u
 #define STEP_NS 1000000u
 #define KIB ((uint64_t)1024)
 #define WEIGHT_BYTES EBB_HUGE_BYTES
@@ -685,6 +687,25 @@ static struct written with_another_phrase(void)
     return written;
 }
 
+/* Two micro-batches, and what comes behind them. */
+static struct written of_two_halves(void)
+{
+    struct written half = iteration(0), written = {0};
+    add_block(&written, 1, bytes_of[WEIGHT]);
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = FIRST; k <= THIRD; k++)
+            add_block(&written, 0, bytes_of[k]);
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < half.head.clock_count; k++)
+            add_event(&written, (enum ebb_event_kind)half.events[k].kind,
+                      half.events[k].block + i * THIRD);
+    add_block(&written, 0, OTHER_BYTES);
+    add_event(&written, EBB_EVENT_ALLOC, 2 * THIRD + 1);
+    add_event(&written, EBB_EVENT_FREE, 2 * THIRD + 1);
+    finish(&written);
+    return written;
+}
+
 /* What one script does not expect is in another one: that is followed from there on, and the first
  * one where it fits again. There is no mismatch in between. */
 static void another_script_takes_over_at_once(void **state)
@@ -718,6 +739,43 @@ static void another_script_takes_over_at_once(void **state)
     lap(&stage, weight, false); /* both fit, and the shorter one counts */
     assert_ptr_equal(replay->current->script, &written.head);
     stop(&stage);
+}
+
+/* A script of two equal halves is found again where it was left, whatever came in between. */
+static void a_script_goes_on_where_it_was_left(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage);
+    assert_int_equal(ebb__tuning_set("sync_allocations=3", NULL), EBB_OK);
+    struct replay *replay = &stage.replay;
+    struct block *weight = lanes_block(&stage.lanes, WEIGHT_BYTES);
+    struct written written = of_two_halves();
+    set_script(&stage, &written);
+    lap(&stage, weight, false);
+    lap(&stage, weight, false);
+    drop(&stage, alloc(&stage, OTHER_BYTES));
+    assert_non_null(replay->current);
+    assert_int_equal(replay->position, 0);
+    for (unsigned i = 0; i < 2; i++) { /* the first one is a false start */
+        drop(&stage, alloc(&stage, OTHER_BYTES - EBB_PAGE_BYTES));
+        assert_null(replay->current);
+        struct block *first = alloc(&stage, bytes_of[FIRST]);
+        struct block *second = alloc(&stage, bytes_of[SECOND]);
+        drop(&stage, first);
+        assert_null(replay->current);
+        struct block *third = alloc(&stage, bytes_of[THIRD]);
+        assert_non_null(replay->current);
+        assert_int_equal(replay->position, 4);
+        drop(&stage, third);
+        drop(&stage, second);
+    }
+    lap(&stage, weight, false);
+    drop(&stage, alloc(&stage, OTHER_BYTES));
+    assert_int_equal(replay->position, 0);
+    assert_int_equal(count(&stage.lanes.ground.core.counters->mismatches), 2);
+    stop(&stage);
+    ebb__tuning_reset();
 }
 
 /* Where a script begins to be followed, blocks are as its plan has them there. */
@@ -809,6 +867,7 @@ int main(void)
         cmocka_unit_test(the_script_tells_what_is_next),
         cmocka_unit_test(planned_addresses_are_given_once),
         cmocka_unit_test(another_script_takes_over_at_once),
+        cmocka_unit_test(a_script_goes_on_where_it_was_left),
         cmocka_unit_test(blocks_are_as_planned_where_a_script_begins),
         cmocka_unit_test(scripts_come_and_go),
     };

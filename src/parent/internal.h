@@ -118,6 +118,7 @@ struct sent {
     uint64_t peak_bytes;   /* most bytes resident at a time; 0: the plan did not fit at its begin */
     uint64_t margin_bytes; /* of its share, left free because the share has shrunk before */
     uint64_t small_bytes;  /* most bytes of small blocks while a plan was in force */
+    bool is_of_part;       /* what was sent is of a micro-batch: the next script replaces all */
 };
 
 /* What an earlier run has learnt: recall.c. */

@@ -264,7 +264,9 @@ static void look_on(struct ebb_parent *parent, struct process *process)
     if (planned && (is_lost(process) || take_longer(process))) {
         ebb__parent_trace(process);
     } else if (found_longer(process)) {
-        if (planned && (process->learning.unproven || has_better_clock(process)))
+        bool accumulates = ebb__watch_accumulates(process->stream.watch);
+        process->sent.is_of_part = planned && accumulates;
+        if (planned && (process->learning.unproven || has_better_clock(process) || accumulates))
             ebb__profile_fini(&process->learnt); /* the plan stays: most of it may be right */
         else if (!process->learning.held) /* else it was whole, and the program has changed */
             forget_parts(process);

@@ -121,6 +121,9 @@ static bool send_plan(struct process *process, const struct ebb_plan_terms *term
         script->peak_bytes = UINT64_MAX; /* a guess: what is placed could not be evicted */
     if (script->alloc_count && process->stream.watch && ebb__watch_is_marked(process->stream.watch))
         script->flags |= EBB_SCRIPT_MARKED;
+    if (sent->is_of_part)
+        ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
+    sent->is_of_part = false;
     bool good = ebb__parent_send_script(process, script);
     bool fits = planned->plan.feasible && terms->budget_bytes != UINT64_MAX;
     free(sent->script_before);

@@ -31,10 +31,15 @@ void ebb__clock_stop(struct replay *replay)
         ebb__replay_take_over(replay);
 }
 
+enum { FALSE_START = 4 }; /* what is followed for less than such a part is another phrase */
+
 /* The newest allocation is not in the script in force. Another one takes over, or none. */
 static void change_script(struct replay *replay)
 {
     uint32_t position = replay->position;
+    struct prepared_script *left = replay->current;
+    if ((replay->allocations - left->begun_at) * FALSE_START >= left->script->alloc_count)
+        left->left_at = position;
     replay->current = NULL;
     if (replay->awaited.script)
         ebb__replay_take_over(replay);

@@ -1,7 +1,8 @@
 /* Matching in order: allocation sizes identify the position.
  *
  * Frees are only hints, and may be early or late. An unexpected allocation ends the match at once.
- * A new position is found if the newest allocations occur exactly once in the template.
+ * A new position is found if the newest allocations occur exactly once in the template, or were the
+ * next ones where it was left.
  *
  * A program that announces its uses (../acquire.c) also says where an iteration begins. Its uses
  * must then be of the blocks that the script has there. */
@@ -27,8 +28,22 @@ static uint32_t agreement(const struct replay *replay, const struct prepared_scr
     return agreed;
 }
 
-/* The only position of `current` at which the newest allocations end. EBB_SCRIPT_NONE: none, or
- * several. */
+/* Are the `count` allocations up to `position` those that were expected when the script was left?
+ * An evaluation may have come in between. */
+static bool goes_on(const struct prepared_script *current, uint32_t position, uint32_t count)
+{
+    uint32_t clocks = current->script->clock_count, steps = 0;
+    while (count > 0 && steps++ < 2 * clocks) {
+        count -= ebb__replay_event(current, position)->kind == EBB_EVENT_ALLOC;
+        if (count)
+            position = (position + clocks - 1) % clocks;
+    }
+    return position == current->left_at;
+}
+
+/* The position of `current` at which the newest allocations end. If there are several, the one
+ * where the script was left. Micro-batches of a step are alike. EBB_SCRIPT_NONE: none, or not to be
+ * told. */
 static uint32_t find_position(const struct replay *replay, struct prepared_script *current)
 {
     const struct ebb_script *script = current->script;
@@ -42,15 +57,17 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
         return EBB_SCRIPT_NONE;
     uint32_t low = ebb__template_first_alloc(script, size);
     uint32_t found = EBB_SCRIPT_NONE;
+    bool several = false;
     for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
          low++) {
         if (agreement(replay, current, allocs[low], most) < most)
             continue;
-        if (found != EBB_SCRIPT_NONE)
-            return EBB_SCRIPT_NONE;
+        if (goes_on(current, allocs[low], most))
+            return allocs[low];
+        several |= found != EBB_SCRIPT_NONE;
         found = allocs[low];
     }
-    return found;
+    return several ? EBB_SCRIPT_NONE : found;
 }
 
 static uint32_t whole_agreement(const struct replay *replay, const struct prepared_script *current,
