@@ -38,8 +38,8 @@ static void change_script(struct replay *replay)
 {
     uint32_t position = replay->position;
     struct prepared_script *left = replay->current;
-    if ((replay->allocations - left->begun_at) * FALSE_START >= left->script->alloc_count)
-        left->left_at = position;
+    if ((replay->allocations - left->left.begun_at) * FALSE_START >= left->script->alloc_count)
+        left->left.at = position;
     replay->current = NULL;
     if (replay->awaited.script)
         ebb__replay_take_over(replay);

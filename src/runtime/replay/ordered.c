@@ -38,7 +38,7 @@ static bool goes_on(const struct prepared_script *current, uint32_t position, ui
         if (count)
             position = (position + clocks - 1) % clocks;
     }
-    return position == current->left_at;
+    return position == current->left.at;
 }
 
 /* The position of `current` at which the newest allocations end. If there are several, the one

@@ -59,9 +59,11 @@ struct prepared_script {
      * plans no addresses. */
     uint32_t *unit_first, *unit_covers;
     uint32_t unit_count;
-    uint64_t used;     /* value of script_uses when it was sent or last put in force */
-    uint64_t begun_at; /* allocations of the program by then */
-    uint32_t left_at;  /* position of the allocation that did not come; EBB_SCRIPT_NONE: none */
+    uint64_t used; /* value of script_uses when it was sent or last put in force */
+    struct {
+        uint64_t begun_at; /* allocations of the program when it was put in force */
+        uint32_t at;       /* position of the allocation that did not come; EBB_SCRIPT_NONE: none */
+    } left;                /* where the program left it, false starts apart */
 };
 
 #define MAX_SCRIPTS 12 /* a limit: an iteration, and what comes between its repetitions */

@@ -47,7 +47,7 @@ bool ebb__replay_prepare(const struct replay *replay, struct prepared_script *pr
     prepared->matcher = matcher;
     prepared->tables = memory;
     prepared->table_bytes = bytes;
-    prepared->left_at = EBB_SCRIPT_NONE;
+    prepared->left.at = EBB_SCRIPT_NONE;
     prepared->in_delay_ns = (uint64_t *)memory;
     prepared->out_delay_ns = prepared->in_delay_ns + absences;
     prepared->pace.stretch_ns = prepared->out_delay_ns + absences;

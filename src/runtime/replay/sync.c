@@ -57,7 +57,7 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
     replay->lead_ns = 0;
     current->timer_count = 0;
     current->used = ++replay->script_uses;
-    current->begun_at = replay->allocations;
+    current->left.begun_at = replay->allocations;
     atomic_fetch_add(&replay->core->counters->resyncs, 1);
     ebb__core_mark(replay->core, EBB_MARK_PLAN_ON, position);
     ebb__replay_cross_border(replay);
