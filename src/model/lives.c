@@ -28,11 +28,12 @@ static size_t find_pair(const struct ebb_stream *stream, const struct ebb_templa
     const struct ebb_rolling *rolling = stream->symbols[template->kind].rolling;
     size_t period = template->period_symbols;
     while (first + 2 * period <= last) {
-        size_t common = ebb__rolling_common_ahead(rolling, first, first + period, period);
-        for (size_t at = first; common == period && at < first + period; at++)
+        size_t most = last - first - period; /* all pairs in what they have in common are alike */
+        size_t common = ebb__rolling_common_ahead(rolling, first, first + period, most);
+        for (size_t at = first; common >= period && at < first + period; at++)
             if (ebb__rolling_range(rolling, at, at + period) == template->hash)
                 return first;
-        first += common < period ? common + 1 : 1;
+        first += common + 1;
     }
     return last;
 }
