@@ -108,13 +108,13 @@ static bool is_better(const struct ebb_stream *stream, const struct choice *one,
     }
     bool contains =
         inside >= 2 && longer->repetition.period_symbols >= 2 * shorter->repetition.period_symbols;
-    bool accumulates =
-        contains && longer->repetition.kind == EBB_SYMBOL_ALLOC &&
-        ebb__lives_differ(stream, &shorter->template, longer->repetition.first_symbol,
-                          longer->repetition.last_symbol);
-    if (!contains || (2 * longer->weight < shorter->weight && !accumulates))
+    if (!contains)
         return one->weight > other->weight;
-    return one == longer;
+    bool prevails = 2 * longer->weight >= shorter->weight ||
+                    (longer->repetition.kind == EBB_SYMBOL_ALLOC &&
+                     ebb__lives_differ(stream, &shorter->template, longer->repetition.first_symbol,
+                                       longer->repetition.last_symbol));
+    return prevails ? one == longer : one->weight > other->weight;
 }
 
 /* Takes the best repetition of a kind if it is better than the choice so far. */

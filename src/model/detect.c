@@ -289,7 +289,9 @@ static bool had_come_before(const struct ebb_detector *d, size_t period, size_t 
         return false;
     size_t about = end - period;
     size_t first = about - length > period / 4 ? about - period / 4 : length;
-    return ebb__rolling_ends_in(&d->rolling, end, length, first, about + period / 8);
+    uint64_t hash = ebb__rolling_range(&d->rolling, end - length, end);
+    size_t last = about + period / 8 - length + 1;
+    return ebb__rolling_find(&d->rolling, hash, length, first - length, last) < last;
 }
 
 /* Takes the candidate if it is better than *best and its load repeats. */

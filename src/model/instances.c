@@ -4,9 +4,9 @@
  * its ALLOC. If no earlier instance is known, the iteration before may have had more allocations.
  * Those that it left and the window frees are the counterparts, in the order of each size. If there
  * are none (first iteration), the FREE is taken from later events, moved back by whole iterations.
- * A block that is allocated in the window and never freed as far as known counts as
- * persistent, without its ALLOC. But if neighbouring iterations allocate it too (a queue that
- * fills, a leak), the number of live instances is kept constant. */
+ * A block that is allocated in the window and never freed as far as known counts as persistent,
+ * without its ALLOC. But if neighbouring iterations allocate it too (a queue that fills, a leak),
+ * the number of live instances is kept constant. */
 #include "instances.h"
 
 static enum ebb_status bad_event(struct builder *b, size_t event, const char *why)

@@ -30,9 +30,10 @@ static size_t find_pair(const struct ebb_stream *stream, const struct ebb_templa
     while (first + 2 * period <= last) {
         size_t most = last - first - period; /* all pairs in what they have in common are alike */
         size_t common = ebb__rolling_common_ahead(rolling, first, first + period, most);
-        for (size_t at = first; common >= period && at < first + period; at++)
-            if (ebb__rolling_range(rolling, at, at + period) == template->hash)
-                return first;
+        size_t next = first + period;
+        if (common >= period &&
+            ebb__rolling_find(rolling, template->hash, period, first, next) < next)
+            return first;
         first += common + 1;
     }
     return last;

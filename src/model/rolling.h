@@ -127,16 +127,14 @@ static inline size_t ebb__rolling_common_ahead(const struct ebb_rolling *rolling
     return low;
 }
 
-/* Do the `length` symbols that end before `end` also end before one of [first, last]? `first` is at
- * least `length`. O(last - first). */
-static inline bool ebb__rolling_ends_in(const struct ebb_rolling *rolling, size_t end,
-                                        size_t length, size_t first, size_t last)
+/* The first place in [first, last) at which `length` symbols with this hash begin; `last`: none.
+ * They may end behind it. O(last - first). */
+static inline size_t ebb__rolling_find(const struct ebb_rolling *rolling, uint64_t hash,
+                                       size_t length, size_t first, size_t last)
 {
-    uint64_t wanted = ebb__rolling_range(rolling, end - length, end);
-    for (size_t at = first; at <= last; at++)
-        if (ebb__rolling_range(rolling, at - length, at) == wanted)
-            return true;
-    return false;
+    while (first < last && ebb__rolling_range(rolling, first, first + length) != hash)
+        first++;
+    return first;
 }
 
 static inline void ebb__rolling_fini(struct ebb_rolling *rolling)

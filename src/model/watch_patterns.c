@@ -45,11 +45,9 @@ static bool is_known(const struct ebb_watch *watch, const struct ebb_template *t
     if (template->kind == EBB_SYMBOL_MARK)
         return true;
     const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
-    size_t period = template->period_symbols;
-    for (size_t at = repetition->first_symbol; at < repetition->first_symbol + period; at++)
-        if (ebb__rolling_range(rolling, at, at + period) == template->hash)
-            return true;
-    return false;
+    size_t period = template->period_symbols, first = repetition->first_symbol;
+    size_t next = first + period;
+    return ebb__rolling_find(rolling, template->hash, period, first, next) < next;
 }
 
 static size_t known_count(const struct ebb_watch *watch)

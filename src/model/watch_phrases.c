@@ -30,10 +30,11 @@ size_t ebb__watch_next_whole(const struct ebb_watch *watch, size_t at, size_t la
     const struct ebb_template *template = &watch->template;
     const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
     size_t period = template->period_symbols;
-    for (; at + period <= last; at++)
-        if (ebb__rolling_range(rolling, at, at + period) == template->hash)
-            return at;
-    return last;
+    if (at + period > last)
+        return last;
+    size_t end = last - period + 1;
+    size_t found = ebb__rolling_find(rolling, template->hash, period, at, end);
+    return found < end ? found : last;
 }
 
 /* The symbols of the template's iterations in [at, last). */
