@@ -16,12 +16,12 @@ PAGES = SHARED >> 12
 
 
 class Workers(Launch):
-    def workers(self, *args, device="uffd-move", options=()):
+    def workers(self, *args, small=SMALL_MIB, device="uffd-move", options=()):
         """Runs the program. Returns the summary, and the page faults of each step."""
         summary = os.path.join(self.folder, "summary.json")
         env = dict(self.env, EBB_REFUSE=DEVICES[device], WORKERS_TIME="1")
         result = self.run_ebb(
-            compile_c("workers"), *map(str, (*args, SMALL_MIB)), env=env,
+            compile_c("workers"), *map(str, (*args, small)), env=env,
             options=["--budget", str(BUDGET), "--summary-json", summary, "--quiet",
                      "--tune", "slab_look_ns=20000000", *options])
         self.assertEqual((0, b"right\n"), (result.returncode, result.stdout), result.stderr)
@@ -52,6 +52,14 @@ class Workers(Launch):
                                        options=["--tune", "fork_observe_ns=2000000000"])
         self.assertLess(max(faults), 4 * PAGES)
         self.assertLess(figures["over_budget_bytes"], 2 * SHARED)
+
+    def test_a_fork_in_each_step_hides_no_use(self):
+        """Each step forks and then reads what it evicted before: the plan knows that it is read."""
+        figures, _ = self.workers(
+            30, 1, 2, "idle", small=8, options=["--tune", "slab_look_ns=10000000000"])
+        self.assertGreater(figures["planned_iterations"], 20)
+        self.assertGreater(figures["moved_in_bytes"], 20 * MIB)
+        self.assertLess(figures["demand_faults_planned_median"], 3)
 
     def test_workers_that_read_or_write_everything(self):
         for device, refused in DEVICES.items():

@@ -221,6 +221,30 @@ static void a_tail_goes_to_its_like(void **state)
     stage_close(&stage);
 }
 
+/* Pages that replace those shared with a child are not all zeros. Otherwise the kernel would
+ * replace them by the shared zero page when it splits a huge page. */
+static void pages_made_anew_are_not_zero(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, UINT64_MAX);
+    uint64_t bytes = 2 * EBB_HUGE_BYTES;
+    struct block *block = take(&stage, bytes);
+    assert_non_null(block);
+    memset((void *)block->address, 0, bytes);
+    ebb__fake_pin(&stage.ground.device, block->address, bytes, true);
+    uintptr_t target = ebb__frames_take(&stage.memory.frames, bytes);
+    assert_int_equal(ebb__pages_move_empty(&stage.memory, target, block->address, bytes),
+                     EBB_DEVICE_OK);
+    ebb__fake_pin(&stage.ground.device, 0, 0, false);
+    assert_true(is_there(&stage, target, bytes));
+    for (uint64_t at = bytes / 2; at < bytes; at += EBB_PAGE_BYTES)
+        assert_int_not_equal(*(const char *)(target + at), 0);
+    ebb__frames_keep(&stage.memory.frames, target, bytes);
+    ebb__space_give(&stage.addresses, block);
+    stage_close(&stage);
+}
+
 /* Pages without a block are released if the budget falls, or if another process lacks memory. */
 static void idle_pages_are_given_back(void **state)
 {
@@ -358,6 +382,7 @@ int main(void)
         cmocka_unit_test(pages_are_what_the_ledger_counts),
         cmocka_unit_test(force_goes_over_the_budget_and_says_so),
         cmocka_unit_test(a_tail_goes_to_its_like),
+        cmocka_unit_test(pages_made_anew_are_not_zero),
         cmocka_unit_test(idle_pages_are_given_back),
         cmocka_unit_test(units_of_the_placement_are_shared),
         cmocka_unit_test(a_child_holds_nothing),

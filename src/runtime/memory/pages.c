@@ -125,6 +125,15 @@ void ebb__memory_forked(struct memory *memory)
     ebb__placed_forked(memory);
 }
 
+/* Writes to each page, so that it is not all zeros. If the kernel splits a huge page, it replaces
+ * each part that is by the shared zero page (Linux >= 6.12). The next write there is then a page
+ * fault, which interrupts the other processors. */
+static void keep_pages(uintptr_t address, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += EBB_PAGE_BYTES)
+        *(volatile char *)(address + at) = 1;
+}
+
 /* Moves pages without content. */
 enum ebb_device_result ebb__pages_move_empty(struct memory *memory, uintptr_t target,
                                              uintptr_t source, uint64_t bytes)
@@ -149,6 +158,7 @@ enum ebb_device_result ebb__pages_move_empty(struct memory *memory, uintptr_t ta
         if (memory->core->device.ops->fresh(memory->core->device.state, target + moved,
                                             bytes - moved) != EBB_DEVICE_OK)
             return EBB_DEVICE_FAILED;
+        keep_pages(target + moved, bytes - moved);
     }
     return EBB_DEVICE_OK;
 }
