@@ -424,11 +424,30 @@ static void test_hash_of_any_range(void **state)
     ebb__rolling_fini(&rolling);
 }
 
+/* The hash of what repeats, begun anywhere in it, is known from one period. */
+static void test_hash_at_another_phase(void **state)
+{
+    (void)state;
+    enum { PERIOD = EBB_ROLLING_STEP + 9, BEFORE = 3 };
+    struct ebb_rolling once = {0}, twice = {0};
+    for (size_t i = 0; i < BEFORE + 2 * PERIOD; i++) {
+        uint64_t symbol = i < BEFORE ? i : 100 + (i - BEFORE) % PERIOD;
+        assert_true(i >= BEFORE + PERIOD || ebb__rolling_push(&once, symbol));
+        assert_true(ebb__rolling_push(&twice, symbol));
+    }
+    for (size_t at = BEFORE; at < BEFORE + PERIOD; at++)
+        assert_int_equal(ebb__rolling_turned(&once, BEFORE, at, BEFORE + PERIOD),
+                         ebb__rolling_range(&twice, at, at + PERIOD));
+    ebb__rolling_fini(&once);
+    ebb__rolling_fini(&twice);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found_at_once),
         cmocka_unit_test(test_hash_of_any_range),
+        cmocka_unit_test(test_hash_at_another_phase),
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_not_early_by_chance),
         cmocka_unit_test(test_inner_repetition_is_not_announced),

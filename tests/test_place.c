@@ -227,6 +227,37 @@ static void absent_blocks_do_not_count(void **state)
     assert_true(absent > 100 && infeasible < 50);
 }
 
+/* While a program waits, its time stands still. Many events may then have one time, and a block may
+ * return and be freed in it. It is never counted less than not at all. */
+static void what_happens_at_one_time_has_an_order(void **state)
+{
+    (void)state;
+    unsigned absent = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct ebb_model model = make_random(seed, 120, EBB_MIB, 200000);
+        uint64_t *clock_ns = must(malloc((model.tick_count + 1u) * sizeof *clock_ns)), all = 0;
+        uint32_t still = model.tick_count / 3;
+        uint32_t clock = 0;
+        for (uint32_t tick = 0; tick < model.tick_count; tick++)
+            if (model.events[tick].clock)
+                clock_ns[clock++] = model.time_ns[tick < still ? tick : still];
+        clock_ns[clock] = ebb__model_iteration_ns(&model);
+        ebb__model_retime(&model, clock_ns);
+        struct ebb_plan_request request = request_for(&model, model.peak_bytes * 6 / 10);
+        for (uint32_t b = 0; b < model.block_count; b++)
+            all += 2 * ebb__plan_block_bytes(&request, &model.blocks[b]);
+        struct ebb_plan plan = plan_of("ebb", &request);
+        struct ebb_places places = places_of(&request, &plan);
+        assert_true(places.peak_bytes <= all);
+        absent += plan.absence_count;
+        ebb__places_fini(&places);
+        ebb__plan_fini(&plan);
+        ebb__model_fini(&model);
+        free(clock_ns);
+    }
+    assert_true(absent > 100);
+}
+
 static void trainings_are_placed_within_the_budget(void **state)
 {
     (void)state;
@@ -302,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_absent),
         cmocka_unit_test(absent_blocks_do_not_count),
+        cmocka_unit_test(what_happens_at_one_time_has_an_order),
         cmocka_unit_test(trainings_are_placed_within_the_budget),
         cmocka_unit_test(infeasible_plans_place_what_is_brief),
         cmocka_unit_test(nothing_to_place),

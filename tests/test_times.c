@@ -232,6 +232,56 @@ static void waits_of_observed_iterations_do_not_count(void **state)
     }
 }
 
+/* Another thread frees the first of three blocks: late in all iterations but one. What comes behind
+ * it has its usual times all the same. */
+static void expect_no_delay(uint64_t early_lap)
+{
+    events_vec events = {0};
+    uint64_t now = 0;
+    push_mark(&events, &now, 0, EBB_MARK_TRACE_ON, 0);
+    for (uint64_t lap = 0; lap <= LAPS; lap++) {
+        const uint64_t first = 3 * lap + 1;
+        struct ebb_event release = {0, first, 4096, EBB_EVENT_FREE, 0, 0, 0, 0};
+        push_mark(&events, &now, 100, EBB_MARK_WAIT, 100);
+        for (uint64_t i = 0; i < 3; i++) {
+            struct ebb_event alloc = {0, first + i, 4096 << i, EBB_EVENT_ALLOC, 0, 0, 0, 0};
+            push(&events, &now, 10, alloc);
+            if (lap == early_lap && i == 0)
+                push(&events, &now, 0, release);
+        }
+        now += 70;
+        if (lap != early_lap)
+            push(&events, &now, 0, release);
+        for (uint64_t i = 1; i < 3; i++) {
+            struct ebb_event end = {0, first + i, 4096 << i, EBB_EVENT_FREE, 0, 0, 0, 0};
+            push(&events, &now, 10, end);
+        }
+    }
+    struct ebb_event_span span = {events.items, events.count};
+    struct ebb_analysis analysis;
+    assert_int_equal(ebb__analyse(span, &analysis, NULL), EBB_OK);
+    assert_true(analysis.has_model);
+    const struct ebb_model *model = &analysis.model;
+    uint64_t alloc_ns[3] = {0};
+    unsigned allocs = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].kind == EBB_EVENT_ALLOC && allocs++ < 3)
+            alloc_ns[allocs - 1] = model->time_ns[tick];
+    assert_int_equal(allocs, 3);
+    assert_int_equal(ebb__model_iteration_ns(model), 120);
+    assert_int_equal(alloc_ns[1] - alloc_ns[0], 10);
+    assert_int_equal(alloc_ns[2] - alloc_ns[1], 10);
+    ebb__analysis_fini(&analysis);
+    ebb_vec_free(&events);
+}
+
+static void frees_by_another_thread_delay_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t early_lap = LAPS - 2; early_lap <= LAPS; early_lap++)
+        expect_no_delay(early_lap);
+}
+
 /* A device is observed in some iterations, which tell when uses end. In the others, planned or not,
  * the events have the times of calls: the host runs ahead, and then waits for the end of all. */
 static void calls_do_not_count(void **state)
@@ -282,6 +332,7 @@ int main(void)
         cmocka_unit_test(announced_accesses_are_a_clock),
         cmocka_unit_test(waits_do_not_count),
         cmocka_unit_test(waits_of_observed_iterations_do_not_count),
+        cmocka_unit_test(frees_by_another_thread_delay_nothing),
         cmocka_unit_test(calls_do_not_count),
         cmocka_unit_test(the_cost_of_observation_does_not_count),
     };

@@ -94,6 +94,19 @@ static inline uint64_t ebb__rolling_range(const struct ebb_rolling *rolling, siz
     return whole >= head ? whole - head : whole + EBB_ROLLING_PRIME - head;
 }
 
+/* Hash of symbols [at, last) with [first, at) behind them: what repeats, at another phase. first <=
+ * at < last <= count. */
+static inline uint64_t ebb__rolling_turned(const struct ebb_rolling *rolling, size_t first,
+                                           size_t at, size_t last)
+{
+    uint64_t front = ebb__rolling_range(rolling, at, last);
+    if (at == first)
+        return front;
+    uint64_t hash = ebb__rolling_multiply(front, ebb__rolling_power(rolling, at - first)) +
+                    ebb__rolling_range(rolling, first, at);
+    return hash >= EBB_ROLLING_PRIME ? hash - EBB_ROLLING_PRIME : hash;
+}
+
 /* How many symbols before `at` equal those before `other`: at most `most`, which both have. O(log
  * most). */
 static inline size_t ebb__rolling_common_before(const struct ebb_rolling *rolling, size_t at,

@@ -336,6 +336,20 @@ out:
     return status;
 }
 
+/* Frees by another thread have no fixed place between the allocations, which are alike in all
+ * iterations. A median that is later than the next allocation would delay all that comes behind. */
+static void keep_frees_between(const struct ebb_model *model, uint64_t *clock_ns)
+{
+    size_t clock = model->clock_count;
+    for (uint32_t tick = model->tick_count; tick-- > 0;) {
+        if (!model->events[tick].clock)
+            continue;
+        clock--;
+        if (model->events[tick].kind == EBB_EVENT_FREE && clock_ns[clock] > clock_ns[clock + 1])
+            clock_ns[clock] = clock_ns[clock + 1];
+    }
+}
+
 enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
                                   const struct ebb_template *template, const struct ebb_window *own,
                                   struct ebb_model *model)
@@ -380,6 +394,7 @@ enum ebb_status ebb__times_retime(const struct ebb_stream *stream,
         clock_ns[clock++] = clock_ns_of(model, tick, samples, known, duration);
     }
     clock_ns[clock] = duration;
+    keep_frees_between(model, clock_ns);
     ebb__model_retime(model, clock_ns);
     free(clock_ns);
     return EBB_OK;

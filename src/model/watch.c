@@ -2,6 +2,7 @@
  * seen of it (watch_iterations.c). */
 #include "watch.h"
 
+#include "base/order.h"
 #include "base/tuning.h"
 
 #include "iteration.h"
@@ -13,7 +14,10 @@
 enum {
     EVENT_LIMIT = 1 << 22,  /* the older half is then dropped; 128 MiB of events */
     STEADY_LIMIT = 1 << 15, /* kept at least if the program does nothing but its iteration */
+    TRACED_LIMIT = 1 << 18, /* the same while it is observed: that may be a loop in an operation */
     LOOK_EVERY = 1 << 12,   /* events between two checks whether it is steady */
+    LEAST_TURNS = 16,       /* of a loop: fewer tell no usual duration */
+    MOST_LONGER = 8,        /* than usual: beyond it a turn contains something else */
 };
 
 static void announce_early(struct ebb_stream *stream)
@@ -87,7 +91,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     watch->stream = made;
     watch->event_base = cut_serial - head;
     memset(watch->considered, 0, sizeof watch->considered);
-    watch->early_judged = 0;
+    memset(&watch->early_judged, 0, sizeof watch->early_judged);
     memset(&watch->micro_batch, 0, sizeof watch->micro_batch);
     watch->next_look = 0;
     if (watch->found)
@@ -99,7 +103,9 @@ static bool is_full(const struct ebb_watch *watch)
 {
     size_t count = watch->stream.events.count;
     size_t enough = (size_t)ebb__tuning()->steady_iterations * watch->window_events;
-    if (count < STEADY_LIMIT || count % LOOK_EVERY)
+    struct ebb_window here = {.first = count - 1, .last = count - 1};
+    if (count < STEADY_LIMIT || count % LOOK_EVERY ||
+        (count < TRACED_LIMIT && ebb__stream_is_traced(&watch->stream, &here)))
         return count >= EVENT_LIMIT;
     return count >= EVENT_LIMIT || (count >= enough && ebb__watch_is_steady(watch));
 }
@@ -256,18 +262,35 @@ bool ebb__watch_is_live(const struct ebb_watch *watch, uint64_t serial, uint64_t
     return true;
 }
 
+/* The longest that an iteration of the template may last. The last turn of a loop in an operation
+ * lasts until the loop begins anew, so it contains all that comes between. UINT64_MAX: too few are
+ * known. */
+static uint64_t longest_ns(const struct ebb_watch *watch)
+{
+    size_t count = 0;
+    uint64_t *durations = malloc((watch->iterations.count + 1) * sizeof *durations);
+    for (size_t i = 0; durations && i < watch->iterations.count; i++)
+        if (watch->iterations.items[i].pattern == watch->pattern)
+            durations[count++] = watch->iterations.items[i].duration_ns;
+    uint64_t longest = UINT64_MAX;
+    if (count >= LEAST_TURNS)
+        longest = MOST_LONGER * ebb__median_u64(durations, count);
+    free(durations);
+    return longest;
+}
+
 /* Finds the newest traced iteration of the template. With a landmark, a second traced one is
  * required: a single one does not show what varies between them. */
 static bool newest_traced(const struct ebb_watch *watch, struct ebb_window *window)
 {
-    uint64_t base = watch->event_base;
+    uint64_t base = watch->event_base, longest = longest_ns(watch);
     size_t traced = 0, wanted = watch->template.landmark_bytes ? 2 : 1;
     for (size_t i = watch->iterations.count; i-- > 0 && traced < wanted;) {
         const struct ebb_watch_iteration *iteration = &watch->iterations.items[i];
         if (iteration->pattern != watch->pattern ||
             iteration->first_event - base >= watch->stream.events.count)
             break;
-        if (iteration->traced && traced++ == 0)
+        if (iteration->traced && iteration->duration_ns <= longest && traced++ == 0)
             *window = (struct ebb_window){.first = (size_t)(iteration->first_event - base),
                                           .last = (size_t)(iteration->last_event - base)};
     }

@@ -31,8 +31,8 @@ static bool is_about(size_t symbols, size_t period)
     return symbols <= period + tolerance && symbols + tolerance >= period;
 }
 
-/* True if the repetition is that of `template`, possibly at another phase. The template then occurs
- * in its first two periods. */
+/* True if the repetition is that of `template`, possibly at another phase. If it was announced
+ * early, not much more than a period has been seen. */
 static bool is_known(const struct ebb_watch *watch, const struct ebb_template *template,
                      const struct ebb_repetition *repetition)
 {
@@ -45,9 +45,10 @@ static bool is_known(const struct ebb_watch *watch, const struct ebb_template *t
     if (template->kind == EBB_SYMBOL_MARK)
         return true;
     const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
-    size_t period = template->period_symbols, first = repetition->first_symbol;
-    size_t next = first + period;
-    return ebb__rolling_find(rolling, template->hash, period, first, next) < next;
+    size_t first = repetition->first_symbol, next = first + template->period_symbols, at = first;
+    while (at < next && ebb__rolling_turned(rolling, first, at, next) != template->hash)
+        at++;
+    return at < next;
 }
 
 static size_t known_count(const struct ebb_watch *watch)
@@ -193,16 +194,31 @@ static void take(struct ebb_watch *watch, const struct ebb_repetition *repetitio
     watch->early = is_early(repetition);
 }
 
+/* Has the block in front of the repetition not been freed? */
+static bool follows_what_stays(const struct ebb_watch *watch,
+                               const struct ebb_repetition *repetition)
+{
+    const struct ebb_stream *stream = &watch->stream;
+    size_t first = repetition->first_symbol;
+    if (first == 0)
+        return false;
+    size_t event = stream->symbols[repetition->kind].events.items[first - 1];
+    return stream->allocs.items[ebb__stream_allocs_before(stream, event)].free_event ==
+           EBB_NOT_FREED;
+}
+
 /* True if the repetition is the template's, so that its order does not vary after all. The first
  * iterations may have additional permanent allocations. They delay the exact repetition, but a
  * landmark is found. This is believed once: if threads interleave, two iterations may be equal by
- * chance. */
+ * chance. Parts of them often are, so it is not believed early unless something permanent was in
+ * the way. */
 static bool proves_ordered(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     const struct ebb_template *template = &watch->template;
     return watch->found && template->landmark_bytes && !watch->was_ordered &&
            repetition->kind == EBB_SYMBOL_ALLOC &&
-           is_about(repetition->period_symbols, template->period_symbols);
+           is_about(repetition->period_symbols, template->period_symbols) &&
+           (!is_early(repetition) || follows_what_stays(watch, repetition));
 }
 
 /* Is the template only believed, and the repetition about as long? That may be what the template
@@ -253,22 +269,35 @@ static bool stays(struct ebb_watch *watch, const struct ebb_repetition *repetiti
            !is_micro_batch(watch, repetition);
 }
 
+/* Is the template only believed, and the repetition another one of the same length? Then the order
+ * varies, and parts that are equal prove nothing. */
+static bool refutes(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    return watch->early && watch->template.period_symbols == repetition->period_symbols &&
+           !is_known(watch, &watch->template, repetition);
+}
+
 /* Was the repetition announced before its second period is complete, while a part of it is known?
  * The part is no mere loop, and makes up half of it. Then something else that came once looks like
- * a longer iteration for a while. */
+ * a longer iteration for a while. O(period), once a repetition. */
 static bool is_premature(struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     size_t known = watch->template.period_symbols;
     bool is_loop = known < (size_t)ebb__tuning()->early_period &&
                    LOOP_SHARE * known <= repetition->period_symbols;
-    if (!is_early(repetition) || !watch->found || watch->template.kind != EBB_SYMBOL_ALLOC ||
-        is_loop || corrects(watch, repetition) || proves_ordered(watch, repetition))
+    if (!is_early(repetition) || !watch->found || watch->template.kind != EBB_SYMBOL_ALLOC)
         return false;
-    if (watch->early_judged != repetition->found_at_symbol)
-        watch->early_premature =
-            watch->template.landmark_bytes || ebb__watch_makes_up(watch, repetition);
-    watch->early_judged = repetition->found_at_symbol;
-    return watch->early_premature;
+    struct early *judged = &watch->early_judged;
+    if (judged->found_at_symbol != repetition->found_at_symbol)
+        *judged = (struct early){
+            .found_at_symbol = repetition->found_at_symbol,
+            .refutes = refutes(watch, repetition),
+            .is_made_up = watch->template.landmark_bytes || ebb__watch_makes_up(watch, repetition),
+        };
+    if (is_loop || proves_ordered(watch, repetition) ||
+        (corrects(watch, repetition) && !judged->refutes))
+        return false;
+    return judged->refutes || judged->is_made_up;
 }
 
 /* Accesses are clock events only if there are no allocations: the first two periods are checked. */

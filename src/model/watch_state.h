@@ -44,8 +44,11 @@ struct ebb_watch {
     size_t period_clock_events;
     size_t next_symbol;                       /* the search for the next iteration starts here */
     size_t considered[EBB_SYMBOL_KIND_COUNT]; /* found_at_symbol of the last judged repetition */
-    size_t early_judged;  /* the same of the last one that was announced early */
-    bool early_premature; /* it is not believed before it is whole */
+    struct early {
+        size_t found_at_symbol; /* of the last repetition that was announced early */
+        bool refutes;           /* the template, which was believed early */
+        bool is_made_up;        /* half of it is iterations of the template */
+    } early_judged;
     struct micro_batch {
         size_t found_at_symbol; /* of the repetition that was judged */
         bool is_one;            /* the template is a micro-batch of it */

@@ -30,7 +30,8 @@ enum worth { WORTH_NOTHING, WORTH_LITTLE, WORTH_A_PLAN };
  * but it ends with the last layer. If a loop repeats long enough without a break, it counts as
  * the iteration, of little worth, whatever it touches. Long enough is a part of the process's life:
  * an optimizer may update one weight after the other for seconds. Not so if the program announces
- * its uses: all are known then, and a network may have any number of layers. */
+ * its uses: all are known then, and a network may have any number of layers. A loop that is shorter
+ * than any transfer is none, although what precedes its newest turn may touch everything. */
 static enum worth worth_of(const struct process *process, const struct ebb_model *model)
 {
     uint64_t touched = 0, all = 0, lasting = 0, used = 0;
@@ -50,6 +51,8 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
     bool evident = allocs == 0 || seen * allocs >= ebb__tuning()->evident_allocations;
     bool most = touched * 2 >= all && evident;
     bool is_announced = process->memory->is_device && ebb__model_announced(model);
+    if (ebb__model_iteration_ns(model) < ebb__tuning()->shortest_iteration_ns)
+        return WORTH_NOTHING;
     if (is_announced && !has_even_events(process))
         return WORTH_NOTHING;
     if (most && (used * 2 >= lasting || lasting * 4 <= model->peak_bytes))

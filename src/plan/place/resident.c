@@ -5,20 +5,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At one instant copies out end first, then events happen in order, then copies in start. */
 enum change_class { OUT_ENDS, EVENT_HAPPENS, IN_STARTS };
 
-struct ebb__resident_change {
+/* At one instant copies out end first, then events happen in order, then copies in start. But a
+ * copy follows the event that permits it, and precedes the one that needs it: while the program
+ * waits, time stands still. */
+struct moment {
     uint64_t ns;
+    uint64_t order;
+};
+
+struct ebb__resident_change {
+    struct moment moment;
     uint32_t class;
     uint32_t item; /* tick or block */
 };
 
+static bool is_before(struct moment a, struct moment b)
+{
+    return a.ns < b.ns || (a.ns == b.ns && a.order < b.order);
+}
+
+static struct moment event_at(const struct ebb_model *model, uint32_t tick)
+{
+    return (struct moment){model->time_ns[tick], 4 * (uint64_t)tick + 2};
+}
+
+static struct moment out_ends(const struct ebb_model *model, const struct ebb_absence *absence)
+{
+    struct moment from = event_at(model, absence->from_tick);
+    bool at_once = from.ns == absence->out_end_ns;
+    return (struct moment){absence->out_end_ns, at_once ? from.order + 1 : 0};
+}
+
+static struct moment in_starts(const struct ebb_model *model, const struct ebb_absence *absence)
+{
+    struct moment to = event_at(model, absence->to_tick);
+    if (absence->drops)
+        return to;
+    bool at_last = to.ns == absence->in_start_ns;
+    return (struct moment){absence->in_start_ns, at_last ? to.order - 1 : UINT64_MAX};
+}
+
 static int by_time(const void *left, const void *right)
 {
     const struct ebb__resident_change *a = left, *b = right;
-    if (a->ns != b->ns)
-        return a->ns < b->ns ? -1 : 1;
+    if (is_before(a->moment, b->moment))
+        return -1;
+    if (is_before(b->moment, a->moment))
+        return 1;
     if (a->class != b->class)
         return a->class < b->class ? -1 : 1;
     return a->item < b->item ? -1 : a->item > b->item;
@@ -71,8 +106,7 @@ static void begin(struct ebb__resident *resident)
     }
     for (uint32_t i = 0; i < plan->absence_count; i++) {
         const struct ebb_absence *absence = &plan->absences[i];
-        uint64_t back_ns = absence->drops ? model->time_ns[absence->to_tick] : absence->in_start_ns;
-        if (back_ns < absence->out_end_ns)
+        if (is_before(in_starts(model, absence), out_ends(model, absence)))
             block_change(resident, absence->block, false);
     }
 }
@@ -98,16 +132,16 @@ static void collect_changes(struct ebb__resident *resident)
         if (model->events[tick].kind == EBB_EVENT_ALLOC ||
             model->events[tick].kind == EBB_EVENT_FREE)
             changes[count++] =
-                (struct ebb__resident_change){model->time_ns[tick], EVENT_HAPPENS, tick};
+                (struct ebb__resident_change){event_at(model, tick), EVENT_HAPPENS, tick};
     for (uint32_t i = 0; i < plan->absence_count; i++) {
         const struct ebb_absence *absence = &plan->absences[i];
         changes[count++] =
-            (struct ebb__resident_change){absence->out_end_ns, OUT_ENDS, absence->block};
+            (struct ebb__resident_change){out_ends(model, absence), OUT_ENDS, absence->block};
         if (absence->drops)
             resident->dropped[absence->block] = true;
         else
             changes[count++] =
-                (struct ebb__resident_change){absence->in_start_ns, IN_STARTS, absence->block};
+                (struct ebb__resident_change){in_starts(model, absence), IN_STARTS, absence->block};
     }
     qsort(changes, count, sizeof *changes, by_time);
     resident->change_count = count;
