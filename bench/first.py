@@ -20,7 +20,9 @@ sees nothing, all causes are unknown. `faults` and `moved` are taken from Ebb's 
 
 With --second-run, B runs once to leave a profile in a temporary folder, then runs with that
 profile. With `same`, both runs are equal. With `steps`, the first run has another length, with
-`batch` another batch size. --scale N makes all batches N times as large.
+`batch` another batch size. --scale N makes all batches N times as large. With --beside, A runs once
+more beside bench_lanes, which transfers as many bytes a second as B did. That costs what it costs
+without Ebb.
 
 Programs marked `venv` need current packages. --venv DIR is a virtual environment made by
 bench/frameworks/run.py --venv. Missing programs are named and skipped. Times need a quiet machine.
@@ -188,6 +190,22 @@ class Program:
         return self.checked(run(self.command(steps), {**self.env, **self.tuned}, self.folder,
                                 self.limit_s), steps, "the program")
 
+    def beside(self, b):
+        """{"bytes_per_s", "late_s"}: the steps 10 to 20 of A beside transfers of the rate of B."""
+        moved = b["summary"]["moved_out_bytes"] + b["summary"]["moved_in_bytes"]
+        rate = moved / sum(lost.seconds(b["steps"]))
+        mover = subprocess.Popen([os.path.join(self.args.build, "bench", "bench_lanes"),
+                                  self.args.store, "--rate", f"{rate:.0f}"])
+        try:
+            steps = lost.seconds(self.run_a()["steps"])
+        finally:
+            failed = mover.poll() is not None
+            mover.kill()
+            mover.wait()
+        if failed:
+            raise Failed("bench_lanes --rate ended")
+        return {"bytes_per_s": rate, "late_s": statistics.median(steps[9:])}
+
     def run_b(self, budget, cache=None, command=None):
         """Runs under Ebb, with a folder of plan caches or without one."""
         args = self.args
@@ -264,6 +282,11 @@ def measure(name, args, folder):
             row["pairs"].append({**lost.compare(a, b), "summary": b["summary"],
                                  "elapsed_s": [a["elapsed_s"], b["elapsed_s"]],
                                  "load": [a["load"], b["load"]]})
+    if args.beside:
+        say(f"{name}: beside transfers ...")
+        row["beside"] = program.beside(b)
+        row["beside"]["ratio"] = (row["beside"]["late_s"] /
+                                  statistics.median(lost.seconds(a["steps"])[9:]))
     row.update(lost.row_of(row["pairs"]))
     for key in ("peak_resident_bytes", "moved_out_bytes", "moved_in_bytes", "demand_faults",
                 "mismatches", "plans", "replans", "planned_from_iteration", "iterations",
@@ -311,6 +334,11 @@ def print_tables(report):
     done = [row for row in report["rows"] if "error" not in row]
     if not done:
         return
+    for row in done:
+        if "beside" in row:
+            print(f"{row['name']} without Ebb beside transfers of "
+                  f"{row['beside']['bytes_per_s'] / 1e6:.0f} MB/s: steps 10 to 20 "
+                  f"{row['beside']['ratio']:.2f} x")
     print("\nwhat the first 20 steps were lost to, in iterations (the pair in the middle)")
     form = "{:<17}" + "{:>9}" * (len(lost.CAUSES) + 1)
     print(form.format("program", *lost.CAUSES, "sum"))
@@ -347,6 +375,8 @@ def parse():
                         help="steps of the runs that count and choose")
     parser.add_argument("--venv", help="virtual environment with current packages")
     parser.add_argument("--second-run", nargs="?", const="same", choices=("same", "steps", "batch"))
+    parser.add_argument("--beside", action="store_true",
+                        help="also run A beside transfers of the rate of B")
     parser.add_argument("--allocators", default="jemalloc,mimalloc,glibc",
                         type=lambda text: text.split(","))
     parser.add_argument("--device", choices=DEVICES)

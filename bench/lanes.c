@@ -2,12 +2,16 @@
  * cache.
  *
  *   bench_lanes DIR [--bytes N] [--rounds N]
+ *   bench_lanes DIR [--bytes N] --rate N
  *
  * It is the reference for the runtime's store, and uses no code of the runtime. Each round writes
  * `bytes` to an unnamed file and reads them back. Then it does both at once, which is the runtime's
  * steady state, with one request in flight in each direction. Prints one JSON object with the
  * median of the rounds, in bytes per second; `rounds` has all of them. The content varies, so that
- * no layer below can compress it. */
+ * no layer below can compress it.
+ *
+ * With --rate it writes and reads 2 MiB in turn, so many bytes a second in all, until it is killed.
+ * A program beside it tells what transfers of that rate cost on this machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,6 +26,7 @@
 #include <unistd.h>
 
 #define REQUEST_BYTES ((size_t)8 << 20)
+#define TURN_BYTES ((size_t)2 << 20)
 
 struct transfer {
     int fd;
@@ -115,6 +120,25 @@ static int open_store(const char *directory, bool *direct)
     return fd;
 }
 
+/* Returns only if a transfer fails. */
+static void transfer_at(double bytes_per_s, int fd, char *buffer, size_t bytes)
+{
+    uint64_t began = now_ns(), turns = bytes / TURN_BYTES;
+    for (uint64_t n = 0;; n++) {
+        off_t at = (off_t)(n / 2 % turns * TURN_BYTES);
+        bool write = n < turns || n % 2;
+        ssize_t done =
+            write ? pwrite(fd, buffer, TURN_BYTES, n < turns ? (off_t)(n * TURN_BYTES) : at)
+                  : pread(fd, buffer, TURN_BYTES, at);
+        if (done != (ssize_t)TURN_BYTES)
+            return;
+        uint64_t due = began + (uint64_t)((double)(n + 1) * (double)TURN_BYTES * 1e9 / bytes_per_s);
+        uint64_t now = now_ns(), pause = due > now ? due - now : 0;
+        struct timespec rest = {(time_t)(pause / 1000000000u), (long)(pause % 1000000000u)};
+        nanosleep(&rest, NULL);
+    }
+}
+
 static void print_list(const char *name, const double *values, int count, const char *end)
 {
     printf("\"%s\": [", name);
@@ -128,11 +152,14 @@ int main(int argc, char **argv)
     const char *directory = NULL;
     size_t bytes = (size_t)1 << 30;
     int rounds = 5;
+    double bytes_per_s = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--bytes") == 0 && i + 1 < argc)
             bytes = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
             rounds = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--rate") == 0 && i + 1 < argc)
+            bytes_per_s = atof(argv[++i]);
         else if (argv[i][0] != '-' && !directory)
             directory = argv[i];
         else
@@ -140,7 +167,7 @@ int main(int argc, char **argv)
     }
     size_t request_count = bytes / REQUEST_BYTES;
     if (!directory || rounds < 1 || rounds > 64 || request_count < 2) {
-        fputs("usage: bench_lanes DIR [--bytes N] [--rounds N (1 to 64)]\n", stderr);
+        fputs("usage: bench_lanes DIR [--bytes N] [--rounds N (1 to 64) | --rate N]\n", stderr);
         return 2;
     }
 
@@ -161,6 +188,12 @@ int main(int argc, char **argv)
         x ^= x >> 7;
         x ^= x << 17;
         ((uint64_t *)(void *)buffers)[i] = x;
+    }
+
+    if (bytes_per_s > 0) {
+        transfer_at(bytes_per_s, first, buffers, request_count * REQUEST_BYTES);
+        perror("bench_lanes: transfer");
+        return 1;
     }
 
     double out[64], in[64], both[64];

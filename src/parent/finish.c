@@ -7,13 +7,15 @@
 
 enum { SWINGS = 64 }; /* iterations whose median swing is taken: any number does */
 
-/* Medians and extremes cover the iterations that are kept; counts cover all. */
+/* Medians and extremes cover the iterations that are kept; counts cover all. If the newest pattern
+ * was planned, they cover only that: a loop that was planned before it has many more. */
 static void iteration_figures(const struct process *process, struct ebb_parent_result *result)
 {
     const struct ebb_watch_iteration *iterations;
     const struct ebb_watch_forgotten forgotten = ebb__watch_forgotten(process->stream.watch);
     size_t kept = ebb__watch_kept(process->stream.watch, &iterations), taken = 0;
-    size_t planned = forgotten.planned;
+    size_t planned = forgotten.planned, newest = ebb__watch_pattern(process->stream.watch);
+    bool newest_only = false;
     uint64_t *durations = calloc(kept + 1, sizeof *durations);
     uint64_t *faults = calloc(kept + 1, sizeof *faults);
     result->iterations.count = ebb__watch_iterations(process->stream.watch);
@@ -25,7 +27,13 @@ static void iteration_figures(const struct process *process, struct ebb_parent_r
                         number >= process->learning.reactive_from && !iterations[i].traced;
         if (iterations[i].planned && planned++ == 0)
             result->iterations.planned_from = number;
-        if (iterations[i].planned || reactive) {
+        bool counts = iterations[i].planned || reactive;
+        bool is_newest = iterations[i].pattern + (size_t)1 == newest;
+        if (counts && is_newest && !newest_only) {
+            newest_only = true;
+            taken = 0;
+        }
+        if (counts && (is_newest || !newest_only)) {
             durations[taken] = iterations[i].duration_ns;
             faults[taken++] = iterations[i].demand_faults;
         }
