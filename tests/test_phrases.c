@@ -314,6 +314,28 @@ static void an_order_that_was_taken_to_vary_is_found_exactly(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* The first step makes an optimizer's states, and something that it frees. It is believed early all
+ * the same that the order does not vary. */
+static void what_stays_delays_no_proof(void **state)
+{
+    (void)state;
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    for (unsigned i = 0; i < 2; i++) {
+        a_step_with_a_landmark(&stage, 0);
+        if (i == 0) {
+            states(&stage, 4, 6);
+            part(&stage, 4, 20, 22);
+        }
+    }
+    phrase(&stage, 9, 1);
+    states(&stage, 3, 100);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 151);
+    assert_true(ebb__watch_is_early(stage.watch));
+    ebb__watch_destroy(stage.watch);
+}
+
 /* Another thread allocates a part of each step, so only three of ten blocks have a fixed order. */
 static void interleaved_step(struct stage *stage, unsigned number)
 {
@@ -440,6 +462,7 @@ int main(void)
         cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
         cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),
+        cmocka_unit_test(what_stays_delays_no_proof),
         cmocka_unit_test(an_order_that_varies_stays_so),
         cmocka_unit_test(what_follows_a_loop_is_not_in_it),
         cmocka_unit_test(a_step_is_believed_in_the_third),

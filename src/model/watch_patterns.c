@@ -194,17 +194,20 @@ static void take(struct ebb_watch *watch, const struct ebb_repetition *repetitio
     watch->early = is_early(repetition);
 }
 
-/* Has the block in front of the repetition not been freed? */
+enum { FEW_IN_FRONT = 8 }; /* an optimizer makes some blocks a weight, of which some stay */
+
+/* Has one of the few blocks in front of the repetition not been freed? */
 static bool follows_what_stays(const struct ebb_watch *watch,
                                const struct ebb_repetition *repetition)
 {
     const struct ebb_stream *stream = &watch->stream;
-    size_t first = repetition->first_symbol;
-    if (first == 0)
-        return false;
-    size_t event = stream->symbols[repetition->kind].events.items[first - 1];
-    return stream->allocs.items[ebb__stream_allocs_before(stream, event)].free_event ==
-           EBB_NOT_FREED;
+    for (size_t at = repetition->first_symbol, few = FEW_IN_FRONT; at > 0 && few > 0; at--, few--) {
+        size_t event = stream->symbols[repetition->kind].events.items[at - 1];
+        size_t alloc = ebb__stream_allocs_before(stream, event);
+        if (stream->allocs.items[alloc].free_event == EBB_NOT_FREED)
+            return true;
+    }
+    return false;
 }
 
 /* True if the repetition is the template's, so that its order does not vary after all. The first
