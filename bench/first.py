@@ -191,7 +191,7 @@ class Program:
                                 self.limit_s), steps, "the program")
 
     def beside(self, b):
-        """{"bytes_per_s", "late_s"}: the steps 10 to 20 of A beside transfers of the rate of B."""
+        """{"bytes_per_s", "seconds"}: the steps of A beside transfers of the rate of B."""
         moved = b["summary"]["moved_out_bytes"] + b["summary"]["moved_in_bytes"]
         rate = moved / sum(lost.seconds(b["steps"]))
         mover = subprocess.Popen([os.path.join(self.args.build, "bench", "bench_lanes"),
@@ -204,7 +204,7 @@ class Program:
             mover.wait()
         if failed:
             raise Failed("bench_lanes --rate ended")
-        return {"bytes_per_s": rate, "late_s": statistics.median(steps[9:])}
+        return {"bytes_per_s": rate, "seconds": steps}
 
     def run_b(self, budget, cache=None, command=None):
         """Runs under Ebb, with a folder of plan caches or without one."""
@@ -285,8 +285,8 @@ def measure(name, args, folder):
     if args.beside:
         say(f"{name}: beside transfers ...")
         row["beside"] = program.beside(b)
-        row["beside"]["ratio"] = (row["beside"]["late_s"] /
-                                  statistics.median(lost.seconds(a["steps"])[9:]))
+        row["beside"]["late_ratio"] = lost.late_ratio(lost.seconds(a["steps"]),
+                                                      row["beside"]["seconds"])
     row.update(lost.row_of(row["pairs"]))
     for key in ("peak_resident_bytes", "moved_out_bytes", "moved_in_bytes", "demand_faults",
                 "mismatches", "plans", "replans", "planned_from_iteration", "iterations",
@@ -338,7 +338,7 @@ def print_tables(report):
         if "beside" in row:
             print(f"{row['name']} without Ebb beside transfers of "
                   f"{row['beside']['bytes_per_s'] / 1e6:.0f} MB/s: steps 10 to 20 "
-                  f"{row['beside']['ratio']:.2f} x")
+                  + text_of(row["beside"]["late_ratio"], "{:.2f} x"))
     print("\nwhat the first 20 steps were lost to, in iterations (the pair in the middle)")
     form = "{:<17}" + "{:>9}" * (len(lost.CAUSES) + 1)
     print(form.format("program", *lost.CAUSES, "sum"))

@@ -125,11 +125,10 @@ static void transfer_at(double bytes_per_s, int fd, char *buffer, size_t bytes)
 {
     uint64_t began = now_ns(), turns = bytes / TURN_BYTES;
     for (uint64_t n = 0;; n++) {
-        off_t at = (off_t)(n / 2 % turns * TURN_BYTES);
-        bool write = n < turns || n % 2;
+        bool fills = n < turns, write = fills || n % 2;
+        off_t at = (off_t)((fills ? n : n / 2 % turns) * TURN_BYTES);
         ssize_t done =
-            write ? pwrite(fd, buffer, TURN_BYTES, n < turns ? (off_t)(n * TURN_BYTES) : at)
-                  : pread(fd, buffer, TURN_BYTES, at);
+            write ? pwrite(fd, buffer, TURN_BYTES, at) : pread(fd, buffer, TURN_BYTES, at);
         if (done != (ssize_t)TURN_BYTES)
             return;
         uint64_t due = began + (uint64_t)((double)(n + 1) * (double)TURN_BYTES * 1e9 / bytes_per_s);

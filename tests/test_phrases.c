@@ -25,25 +25,41 @@ static void push(struct stage *stage, struct ebb_event event)
     assert_int_equal(ebb__watch_push(stage->watch, &event), EBB_OK);
 }
 
+/* A watch of a program that is observed from its begin on. */
+static struct stage observed(void)
+{
+    struct stage stage = {.now_ns = 1};
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    return stage;
+}
+
 static uint64_t bytes_of(unsigned kind, unsigned i)
 {
     return (1 + i % 5) * MIB + kind * 65536 + i * 4096;
 }
 
+/* A block that is allocated and written. */
+static void make(struct stage *stage, uint64_t size_bytes)
+{
+    push(stage, (struct ebb_event){
+                    .kind = EBB_EVENT_ALLOC, .block = ++stage->serial, .size_bytes = size_bytes});
+    push(stage, (struct ebb_event){
+                    .kind = EBB_EVENT_ACCESS, .block = stage->serial, .access = EBB_ACCESS_WRITE});
+}
+
+static void drop_newest(struct stage *stage, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = stage->serial - i});
+}
+
 /* `kind` determines the sizes of `count` blocks. They are allocated, written, then freed. */
 static void phrase(struct stage *stage, unsigned kind, unsigned count)
 {
-    uint64_t first = stage->serial + 1;
-    for (unsigned i = 0; i < count; i++) {
-        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
-                                       .block = ++stage->serial,
-                                       .size_bytes = bytes_of(kind, i)});
-        push(stage, (struct ebb_event){.kind = EBB_EVENT_ACCESS,
-                                       .block = stage->serial,
-                                       .access = EBB_ACCESS_WRITE});
-    }
-    for (unsigned i = count; i-- > 0;)
-        push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = first + i});
+    for (unsigned i = 0; i < count; i++)
+        make(stage, bytes_of(kind, i));
+    drop_newest(stage, count);
 }
 
 /* Blocks [first, last) of a phrase, each freed at once. */
@@ -84,9 +100,7 @@ static void evaluation(struct stage *stage, uint64_t waited_ns)
 /* Groups of three steps and an evaluation. The iteration is held from its third step on. */
 static struct stage held(unsigned groups, uint64_t waited_ns)
 {
-    struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    struct stage stage = observed();
     for (unsigned i = 0; i < groups; i++) {
         step(&stage);
         step(&stage);
@@ -117,9 +131,7 @@ static void an_iteration_that_is_cut_stays(void **state)
 {
     (void)state;
     for (unsigned cut = 1; cut < 24; cut++) {
-        struct stage stage = {.now_ns = 1};
-        assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-        push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+        struct stage stage = observed();
         for (unsigned i = 0; i < 3; i++)
             part(&stage, 0, 0, 24);
         assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
@@ -294,9 +306,7 @@ static void a_step_with_a_landmark(struct stage *stage, unsigned more)
 static void an_order_that_was_taken_to_vary_is_found_exactly(void **state)
 {
     (void)state;
-    struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    struct stage stage = observed();
     a_step_with_a_landmark(&stage, 2);
     for (unsigned i = 0; i < 3; i++)
         a_step_with_a_landmark(&stage, 0);
@@ -319,9 +329,7 @@ static void an_order_that_was_taken_to_vary_is_found_exactly(void **state)
 static void what_stays_delays_no_proof(void **state)
 {
     (void)state;
-    struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    struct stage stage = observed();
     for (unsigned i = 0; i < 2; i++) {
         a_step_with_a_landmark(&stage, 0);
         if (i == 0) {
@@ -339,29 +347,18 @@ static void what_stays_delays_no_proof(void **state)
 /* Another thread allocates a part of each step, so only three of ten blocks have a fixed order. */
 static void interleaved_step(struct stage *stage, unsigned number)
 {
-    uint64_t first = stage->serial + 1;
     for (unsigned i = 0; i < 200; i++) {
-        bool fixed = i < 60;
-        unsigned kind = i == 0 ? 9 : 3,
-                 other = i ^ ((number + 1) * (i / 2 + 1) * 0x9e3779b1u >> 31);
-        push(stage, (struct ebb_event){.kind = EBB_EVENT_ALLOC,
-                                       .block = ++stage->serial,
-                                       .size_bytes = bytes_of(kind, fixed ? i : other)});
-        push(stage, (struct ebb_event){.kind = EBB_EVENT_ACCESS,
-                                       .block = stage->serial,
-                                       .access = EBB_ACCESS_WRITE});
+        unsigned other = i ^ ((number + 1) * (i / 2 + 1) * 0x9e3779b1u >> 31);
+        make(stage, bytes_of(i == 0 ? 9 : 3, i < 60 ? i : other));
     }
-    for (unsigned i = 200; i-- > 0;)
-        push(stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = first + i});
+    drop_newest(stage, 200);
 }
 
 /* A part that is equal in two steps is no proof of one order. */
 static void an_order_that_varies_stays_so(void **state)
 {
     (void)state;
-    struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    struct stage stage = observed();
     for (unsigned i = 0; i < 12; i++)
         interleaved_step(&stage, i);
     assert_true(ebb__watch_found(stage.watch));
@@ -376,9 +373,7 @@ static void an_order_that_varies_stays_so(void **state)
 static void what_follows_a_loop_is_not_in_it(void **state)
 {
     (void)state;
-    struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    struct stage stage = observed();
     states(&stage, 4, 20);
     for (unsigned i = 0; i < 40; i++)
         part(&stage, 5, 0, 12);
@@ -411,9 +406,7 @@ static void looping_step(struct stage *stage, unsigned forward, unsigned loops, 
 
 static struct stage two_steps(unsigned forward, unsigned loops)
 {
-    struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
-    push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
+    struct stage stage = observed();
     for (unsigned i = 0; i < 2; i++)
         looping_step(&stage, forward, loops, i);
     return stage;

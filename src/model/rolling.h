@@ -150,6 +150,16 @@ static inline size_t ebb__rolling_find(const struct ebb_rolling *rolling, uint64
     return first;
 }
 
+/* The same, but they also end in [first, last). */
+static inline size_t ebb__rolling_find_within(const struct ebb_rolling *rolling, uint64_t hash,
+                                              size_t length, size_t first, size_t last)
+{
+    if (first + length > last)
+        return last;
+    size_t end = last - length + 1, found = ebb__rolling_find(rolling, hash, length, first, end);
+    return found < end ? found : last;
+}
+
 static inline void ebb__rolling_fini(struct ebb_rolling *rolling)
 {
     ebb_vec_free(&rolling->prefix);

@@ -104,10 +104,11 @@ static bool is_full(const struct ebb_watch *watch)
     size_t count = watch->stream.events.count;
     size_t enough = (size_t)ebb__tuning()->steady_iterations * watch->window_events;
     struct ebb_window here = {.first = count - 1, .last = count - 1};
-    if (count < STEADY_LIMIT || count % LOOK_EVERY ||
-        (count < TRACED_LIMIT && ebb__stream_is_traced(&watch->stream, &here)))
+    if (count >= EVENT_LIMIT || count < STEADY_LIMIT || count % LOOK_EVERY)
         return count >= EVENT_LIMIT;
-    return count >= EVENT_LIMIT || (count >= enough && ebb__watch_is_steady(watch));
+    bool is_traced = ebb__stream_is_traced(&watch->stream, &here);
+    return count >= (is_traced ? TRACED_LIMIT : STEADY_LIMIT) && count >= enough &&
+           ebb__watch_is_steady(watch);
 }
 
 enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event *event)

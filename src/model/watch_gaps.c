@@ -70,11 +70,12 @@ static void narrow(const struct ebb_watch *watch, struct stretch *stretch)
         if (!iteration)
             stretch->known = known;
     }
-    for (size_t at = stretch->from; at + period <= stretch->to; at++)
-        if (ebb__rolling_range(rolling, at, at + period) == stretch->hash) {
-            stretch->to = at;
-            stretch->behind = stretch->ahead ? period - stretch->ahead : 0;
-        }
+    size_t next =
+        ebb__rolling_find_within(rolling, stretch->hash, period, stretch->from, stretch->to);
+    if (next == stretch->to)
+        return;
+    stretch->to = next;
+    stretch->behind = stretch->ahead ? period - stretch->ahead : 0;
 }
 
 /* The gap between symbols `first` and `last`, where the iteration ends and begins again. It may

@@ -29,12 +29,7 @@ size_t ebb__watch_next_whole(const struct ebb_watch *watch, size_t at, size_t la
 {
     const struct ebb_template *template = &watch->template;
     const struct ebb_rolling *rolling = watch->stream.symbols[template->kind].rolling;
-    size_t period = template->period_symbols;
-    if (at + period > last)
-        return last;
-    size_t end = last - period + 1;
-    size_t found = ebb__rolling_find(rolling, template->hash, period, at, end);
-    return found < end ? found : last;
+    return ebb__rolling_find_within(rolling, template->hash, template->period_symbols, at, last);
 }
 
 /* The symbols of the template's iterations in [at, last). */

@@ -9,7 +9,7 @@ enum change_class { OUT_ENDS, EVENT_HAPPENS, IN_STARTS };
 
 /* At one instant copies out end first, then events happen in order, then copies in start. But a
  * copy follows the event that permits it, and precedes the one that needs it: while the program
- * waits, time stands still. */
+ * waits, time stands still. Changes of different classes never have the same moment. */
 struct moment {
     uint64_t ns;
     uint64_t order;
@@ -54,8 +54,6 @@ static int by_time(const void *left, const void *right)
         return -1;
     if (is_before(b->moment, a->moment))
         return 1;
-    if (a->class != b->class)
-        return a->class < b->class ? -1 : 1;
     return a->item < b->item ? -1 : a->item > b->item;
 }
 

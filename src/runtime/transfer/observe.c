@@ -84,8 +84,9 @@ static void close_behind(struct transfer *transfer, uint64_t held_bytes)
 /* Observes the blocks again that a fork has made resident. */
 static void park_again(struct transfer *transfer)
 {
+    bool is_due = transfer->observe_ns && transfer->table->uses.trace;
     transfer->observe_ns = 0;
-    for (uint32_t i = 1; i <= transfer->table->count; i++) {
+    for (uint32_t i = 1; is_due && i <= transfer->table->count; i++) {
         struct block *block = &transfer->table->blocks[i];
         if (block->state == BLOCK_RESIDENT && !block->use.open &&
             block->transfer.queue != QUEUE_OUT && block->kind != BLOCK_STATIC &&
@@ -97,8 +98,7 @@ static void park_again(struct transfer *transfer)
 void ebb__observe_close(struct transfer *transfer)
 {
     uint64_t began_ns = ebb__now_ns();
-    if (transfer->observe_ns)
-        park_again(transfer); /* all workers are forked: the program works again */
+    park_again(transfer); /* all workers are forked: the program works again */
     close_behind(transfer, held_open_bytes(transfer));
     ebb__progress_observed(transfer->core, ebb__now_ns() - began_ns, 0);
 }
@@ -107,9 +107,7 @@ uint64_t ebb__observe_forked(struct transfer *transfer, uint64_t now_ns)
 {
     if (now_ns < transfer->observe_ns)
         return transfer->observe_ns;
-    if (transfer->observe_ns && transfer->table->uses.trace)
-        park_again(transfer);
-    transfer->observe_ns = 0;
+    park_again(transfer);
     return 0;
 }
 
