@@ -66,8 +66,8 @@ static void worked_by_hand(void **state)
         /* Each copy has half of the idle time. */
         uint64_t idle_ns = i == 0 ? 2000000 : i == 1 ? 1999990 : 1000000;
         struct ebb_model model = make_pair(idle_ns);
-        struct ebb_plan_request request = {&model, &machine, 1000001, 1,    0,   0,
-                                           false,  0,        0,       NULL, NULL};
+        struct ebb_plan_request request = {&model, &machine, 1000001, 1,    0,    0,
+                                           false,  0,        0,       NULL, NULL, 0};
         uint64_t bytes;
         assert_int_equal(ebb__bound_floor(&request, &bytes, NULL), EBB_OK);
         assert_int_equal(bytes, 1000000);
@@ -272,7 +272,8 @@ static void training_is_bounded(void **state)
     struct ebb_machine slow = machine_of(0.4, 0.3, 50000, true);
     struct ebb_machine fast = machine_of(8, 8, 50000, true);
     struct ebb_plan_request request = {
-        &model, &slow, model.peak_bytes * 4 / 10, 4096, 512 * EBB_KIB, 0, false, 0, 0, NULL, NULL};
+        &model, &slow, model.peak_bytes * 4 / 10, 4096, 512 * EBB_KIB, 0, false, 0, 0, NULL,
+        NULL,   0};
     uint64_t slow_peak = peak_bound(&request), stall_ns, less_ns;
     assert_int_equal(stall_bound(&request, &stall_ns), EBB_OK);
     struct ebb_plan plan;
@@ -292,7 +293,7 @@ static void nothing_to_bound(void **state)
     (void)state;
     struct ebb_model empty = {0};
     struct ebb_machine machine = machine_of(1, 1, 0, true);
-    struct ebb_plan_request request = {&empty, &machine, 1, 1, 0, 0, false, 0, 0, NULL, NULL};
+    struct ebb_plan_request request = {&empty, &machine, 1, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
     uint64_t value;
     struct ebb_error error;
     assert_int_equal(ebb__bound_peak(&request, EBB_BOUND_ALL, STEPS, &value, &error),

@@ -37,7 +37,7 @@ static void subject_make(struct subject *subject, uint64_t seed, const char *pol
         "test", {seed % 2 ? 0.05 : 0.5, 1000}, {0.1, 1000}, true, EBB_NO_COSTS};
     uint64_t budget = subject->model.peak_bytes * percent / 100;
     struct ebb_plan_request request = {
-        &subject->model, &subject->machine, budget, 1, 0, 2000000, false, 0, 0, NULL, NULL};
+        &subject->model, &subject->machine, budget, 1, 0, 2000000, false, 0, 0, NULL, NULL, 0};
     assert_int_equal(ebb__plan_make(policy_named(policy), &request, &subject->plan, NULL), EBB_OK);
     subject->request = (struct ebb_check_request){&subject->model, &subject->machine, budget, 1};
     subject->good_count = subject->plan.absence_count;

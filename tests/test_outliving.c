@@ -172,7 +172,7 @@ static void checker_knows_that_it_is_used_again(void **state)
     uint32_t kept = kept_of(&model), alloc = model.blocks[kept].alloc_tick;
     struct ebb_check_request check = {&model, &machine, 12 * EBB_MIB, 4096};
     struct ebb_plan_request request = {&model, &machine, 12 * EBB_MIB, 4096, 4096, 0, false,
-                                       0,      0,        NULL,         NULL};
+                                       0,      0,        NULL,         NULL, 0};
     struct ebb_plan plan;
     struct ebb_error error;
     assert_int_equal(ebb__plan_make(ebb__plan_policy("none"), &request, &plan, &error), EBB_OK);

@@ -193,9 +193,18 @@ static void generous_lanes_never_stall(void **state)
     struct ebb_model model = make_training(140, 1522 * EBB_MIB, 4000000000u, 7);
     struct ebb_machine machine = machine_of(4, 3, true);
     for (uint64_t percent = 60; percent >= 40; percent -= 10) {
-        struct ebb_plan_request request = {
-            &model, &machine, model.peak_bytes * percent / 100, 4096, 512 * EBB_KIB, 0, false, 0, 0,
-            NULL,   NULL};
+        struct ebb_plan_request request = {&model,
+                                           &machine,
+                                           model.peak_bytes * percent / 100,
+                                           4096,
+                                           512 * EBB_KIB,
+                                           0,
+                                           false,
+                                           0,
+                                           0,
+                                           NULL,
+                                           NULL,
+                                           0};
         struct ebb_plan plan = make("ebb", &request);
         assert_holds(&request, &plan);
         assert_true(plan.feasible);
@@ -271,7 +280,8 @@ static void tight_lanes_as_fast_as_fifo(void **state)
                                                0,
                                                0,
                                                NULL,
-                                               NULL};
+                                               NULL,
+                                               0};
             struct ebb_plan ebb = make("ebb", &request), fifo = make("fifo", &request);
             assert_holds(&request, &ebb);
             assert_holds(&request, &fifo);
@@ -306,7 +316,7 @@ static void copies_are_kept_where_only_read(void **state)
     make_event(&maker, now, EBB_EVENT_FREE, a, 0);
     struct ebb_model model = make_model(&maker, now + 10);
     struct ebb_machine machine = machine_of(1, 1, true);
-    struct ebb_plan_request request = {&model, &machine, 1500, 1, 0, 0, false, 0, 0, NULL, NULL};
+    struct ebb_plan_request request = {&model, &machine, 1500, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_plan plan = make("ebb", &request);
     assert_holds(&request, &plan);
     assert_int_equal(plan.absence_count, 3);
@@ -323,7 +333,7 @@ static void small_blocks_stay(void **state)
     struct ebb_model model = make_training(20, 200 * EBB_MIB, 1000000000u, 3);
     struct ebb_machine machine = machine_of(4, 4, true);
     struct ebb_plan_request request = {
-        &model, &machine, model.peak_bytes / 2, 4096, 3 * EBB_MIB, 0, false, 0, 0, NULL, NULL};
+        &model, &machine, model.peak_bytes / 2, 4096, 3 * EBB_MIB, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_plan plan = make("ebb", &request);
     assert_true(plan.absence_count > 0);
     for (uint32_t i = 0; i < plan.absence_count; i++)
@@ -337,8 +347,8 @@ static void impossible_budgets(void **state)
     (void)state;
     struct ebb_model model = make_training(20, 200 * EBB_MIB, 1000000000u, 3);
     struct ebb_machine machine = machine_of(4, 4, true);
-    struct ebb_plan_request request = {&model, &machine, EBB_MIB, 4096, 0,   0,
-                                       false,  0,        0,       NULL, NULL};
+    struct ebb_plan_request request = {&model, &machine, EBB_MIB, 4096, 0,    0,
+                                       false,  0,        0,       NULL, NULL, 0};
     struct ebb_plan plan = make("ebb", &request);
     uint64_t least = plan.smallest_feasible_bytes;
     assert_false(plan.feasible);

@@ -256,7 +256,7 @@ static void scores_by_hand(void **state)
     (void)state;
     struct ebb_model model = scored_model();
     struct ebb_machine machine = {"one", {1, 100}, {2, 50}, true, EBB_NO_COSTS};
-    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL, NULL};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking;
     assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
@@ -315,7 +315,7 @@ static void short_gaps_score_below_zero(void **state)
     (void)state;
     struct ebb_model model = scored_model();
     struct ebb_machine machine = {"slow", {100, 0}, {100, 0}, true, EBB_NO_COSTS};
-    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL, NULL};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_swap swap;
     struct ebb_swap_ranking ranking;
     assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
@@ -340,8 +340,8 @@ static void votes_and_prefixes(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(3, 5, true);
-        struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 1, 0, 0, false, 0, 0,
-                                           NULL,   NULL};
+        struct ebb_plan_request request = {
+            &model, &machine, model.peak_bytes, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
         struct ebb_swap swap;
         struct ebb_swap_ranking ranking;
         assert_int_equal(ebb__swap_init(&swap, &request, NULL), EBB_OK);
@@ -390,7 +390,7 @@ static void margins_pass_first(void **state)
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(20, 20, true);
         struct ebb_plan_request request = {
-            &model, &machine, model.peak_bytes * 8 / 10, 1, 0, 0, false, 0, 0, NULL, NULL};
+            &model, &machine, model.peak_bytes * 8 / 10, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
         struct ebb_plan autoswap = make("autoswap", &request), other = make("appobmem", &request);
         for (uint32_t i = 0; i < autoswap.absence_count; i++) {
             const struct ebb_absence *absence = &autoswap.absences[i];
@@ -475,7 +475,7 @@ static void lru_by_hand(void **state)
     make_event(&maker, 4000, EBB_EVENT_FREE, scratch[1], 0);         /* 6 */
     struct ebb_model model = make_model(&maker, 10000);
     struct ebb_machine machine = {"one", {1, 5}, {2, 7}, true, EBB_NO_COSTS};
-    struct ebb_plan_request request = {&model, &machine, 110, 1, 0, 0, false, 0, 0, NULL, NULL};
+    struct ebb_plan_request request = {&model, &machine, 110, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_plan plan = make("lru", &request);
     assert_holds(&request, &plan);
     assert_true(plan.reactive && plan.feasible);
@@ -760,8 +760,8 @@ static void vdnn_takes_feature_maps(void **state)
     (void)state;
     struct ebb_model model = make_training(30, 300 * EBB_MIB, 2000000000u, 5);
     struct ebb_machine machine = machine_of(6, 6, true);
-    struct ebb_plan_request request = {&model, &machine, model.peak_bytes, 4096, 0, 0, false, 0, 0,
-                                       NULL,   NULL};
+    struct ebb_plan_request request = {
+        &model, &machine, model.peak_bytes, 4096, 0, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_plan all = make("vdnn:all", &request), conv = make("vdnn:conv", &request);
     assert_true(conv.absence_count >= 10 && conv.absence_count < all.absence_count);
     uint64_t least = UINT64_MAX, sum = 0;
@@ -800,7 +800,7 @@ static void names_of_policies(void **state)
     assert_null(ebb__plan_policy("lru")); /* lru is not in src/plan */
     struct ebb_model model = scored_model();
     struct ebb_machine machine = machine_of(1, 1, true);
-    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL, NULL};
+    struct ebb_plan_request request = {&model, &machine, 6000, 1, 0, 0, false, 0, 0, NULL, NULL, 0};
     struct ebb_plan plan;
     struct ebb_error error;
     assert_int_equal(ebb__plan_zero_stall(NULL, &request, &plan, &error), EBB_ERR_ARGUMENT);

@@ -12,6 +12,7 @@
 #define EBB_PLAN_PLAN_H
 
 #include "base/effort.h"
+#include "base/geometry.h"
 #include "base/status.h"
 #include "machine/machine.h"
 #include "model/model.h"
@@ -110,6 +111,8 @@ struct ebb_plan_request {
     const atomic_bool *stop; /* as in struct ebb_effort */
     bool *chance_used; /* is set if the search used chance: another seed may find another plan.
                               NULL: nobody asks */
+    uint64_t place_unit_bytes; /* memory of the static placement comes and leaves in such units, of
+                                  whole pages; 0: huge pages */
 };
 
 /* The first state of a search's random generator: `usual`, changed by the request's seed. */
@@ -137,6 +140,11 @@ static inline void ebb__plan_request_share(struct ebb_plan_request *request, uin
         request->effort_steps = (request->effort_steps - 1) / count + 1;
     if (request->time_limit_ns)
         request->time_limit_ns = (request->time_limit_ns - 1) / count + 1;
+}
+
+static inline uint64_t ebb__plan_place_unit(const struct ebb_plan_request *request)
+{
+    return request->place_unit_bytes ? request->place_unit_bytes : EBB_HUGE_BYTES;
 }
 
 /* Bytes that a block takes in fast memory under this request. */

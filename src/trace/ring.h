@@ -72,6 +72,8 @@ struct ebb_counters {
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
     _Atomic uint32_t managing;          /* 1 once the arena is up */
     _Atomic uint64_t arena_first, arena_last; /* address range of all pages of the runtime */
+    _Atomic uint64_t place_unit_bytes; /* memory of the static placement comes and leaves in such
+                                          units; 0: huge pages */
     _Atomic uint64_t
         copied_bytes;           /* at the exit of a fork's child: its own pages beyond held_bytes */
     _Atomic uint32_t has_slot;  /* 1: the process has its own in the ledger */

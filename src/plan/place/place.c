@@ -62,16 +62,17 @@ static void take_out(struct placing *placing, uint32_t block)
 static void find_wastes(struct placing *placing)
 {
     const struct ebb__resident *now = &placing->resident;
+    uint64_t unit_bytes = ebb__plan_place_unit(placing->request);
     for (uint32_t unit = 0; unit < now->unit_count; unit++)
-        placing->wastes[unit] = (struct waste){now->users[unit] ? EBB_HUGE_BYTES : 0, unit};
+        placing->wastes[unit] = (struct waste){now->users[unit] ? unit_bytes : 0, unit};
     for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
         if (!now->live[b])
             continue;
         uint64_t at = placing->places->offsets[b], end = end_of(placing, b);
         while (at < end) {
-            uint64_t behind = (at / EBB_HUGE_BYTES + 1) * EBB_HUGE_BYTES;
+            uint64_t behind = (at / unit_bytes + 1) * unit_bytes;
             uint64_t bytes = (end < behind ? end : behind) - at;
-            placing->wastes[at / EBB_HUGE_BYTES].bytes -= bytes;
+            placing->wastes[at / unit_bytes].bytes -= bytes;
             at += bytes;
         }
     }
@@ -85,7 +86,8 @@ static void empty_units(struct placing *placing, uint64_t over)
     find_wastes(placing);
     for (uint32_t i = 0; i < placing->resident.unit_count && placing->wastes[i].bytes && over;
          i++) {
-        uint64_t low = placing->wastes[i].unit * EBB_HUGE_BYTES, high = low + EBB_HUGE_BYTES;
+        uint64_t unit_bytes = ebb__plan_place_unit(placing->request);
+        uint64_t low = placing->wastes[i].unit * unit_bytes, high = low + unit_bytes;
         for (uint32_t b = 0; b < placing->request->model->block_count; b++) {
             uint64_t at = placing->places->offsets[b];
             if (placing->resident.live[b] && at != EBB_PLACE_NONE && at < high &&
@@ -175,7 +177,9 @@ static enum ebb_status pack_and_fit(struct placing *placing, struct ebb_error *e
         if (status != EBB_OK)
             return status;
         uint32_t packed = placing->places->count;
-        uint32_t units = (uint32_t)(placing->places->placement_bytes / EBB_HUGE_BYTES) + 1;
+        uint32_t units =
+            (uint32_t)(placing->places->placement_bytes / ebb__plan_place_unit(placing->request)) +
+            1;
         placing->wastes = calloc(units, sizeof *placing->wastes);
         status = placing->wastes
                      ? ebb__resident_init(&placing->resident, placing->request, placing->plan,

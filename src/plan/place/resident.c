@@ -66,11 +66,12 @@ static void placed_change(struct ebb__resident *resident, uint32_t block, bool b
 {
     uint64_t at = resident->offsets[block], end = at + bytes_of(resident, block);
     resident->live[block] = born;
-    for (uint64_t unit = at / EBB_HUGE_BYTES; unit * EBB_HUGE_BYTES < end; unit++) {
+    uint64_t unit_bytes = ebb__plan_place_unit(resident->request);
+    for (uint64_t unit = at / unit_bytes; unit * unit_bytes < end; unit++) {
         if (born && resident->users[unit]++ == 0)
-            resident->bytes += EBB_HUGE_BYTES;
+            resident->bytes += unit_bytes;
         else if (!born && --resident->users[unit] == 0)
-            resident->bytes -= EBB_HUGE_BYTES;
+            resident->bytes -= unit_bytes;
     }
 }
 

@@ -39,6 +39,10 @@ static uint64_t share_of(const struct ebb_plan_terms *terms)
                                                      : 0;
 }
 
+/* So much longer a plan may last that leaves memory for the waste of large units. Otherwise blocks
+ * get pages of their own, and to map those takes longer than the plan says. */
+#define CHUNKS_COST_DIVISOR 12u
+
 /* The runtime has pages, and its traces say so. Traces of other tools have none, and the runtime's
  * limits do not apply to them. */
 static bool is_of_runtime(uint64_t page_bytes)
@@ -54,6 +58,7 @@ struct ebb_plan_request ebb__plan_request(const struct ebb_plan_terms *terms)
         .budget_bytes = share_of(terms),
         .page_bytes = terms->page_bytes,
         .smallest_block_bytes = terms->smallest_block_bytes,
+        .place_unit_bytes = terms->place_unit_bytes,
         .effort_steps = terms->effort_steps,
         .time_limit_ns = terms->time_limit_ns,
         .seed = terms->seed,
@@ -135,7 +140,8 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
 static bool has_pages(const struct ebb_planned *planned)
 {
     return planned->plan.feasible && !planned->plan.reactive && !planned->model->unordered &&
-           ebb__plan_is_plain(&planned->plan) && is_of_runtime(planned->request.page_bytes);
+           ebb__plan_is_plain(&planned->plan) &&
+           (is_of_runtime(planned->request.page_bytes) || planned->request.place_unit_bytes);
 }
 
 /* Plans again with more huge pages, which cost less to move and to use. Blocks are huge-rounded,
@@ -150,7 +156,8 @@ static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *
     if (!has_pages(planned) || ebb__place_blocks(request, plan, places, NULL) != EBB_OK)
         return;
     uint64_t lacking = places->lacking_bytes;
-    if (ebb__huge_round(request->model, plan, huge_rounded) != EBB_OK ||
+    if ((is_of_runtime(request->page_bytes) &&
+         ebb__huge_round(request->model, plan, huge_rounded) != EBB_OK) ||
         (huge_rounded->count == 0 && lacking == 0))
         return;
     struct ebb_plan_request again = *request;
@@ -163,9 +170,12 @@ static void plan_for_pages(const struct ebb_policy *policy, struct ebb_planned *
     if (ebb__plan_make(policy, &again, &other, NULL) == EBB_OK) {
         uint64_t spent_ns = plan->plan_ns + other.plan_ns;
         bool timed_out = plan->timed_out || other.timed_out;
-        kept = other.feasible &&
-               other.iteration_ns <=
-                   plan->iteration_ns + plan->iteration_ns / ebb__tuning()->pages_cost_divisor;
+        kept =
+            other.feasible &&
+            other.iteration_ns <=
+                plan->iteration_ns + plan->iteration_ns / (request->place_unit_bytes
+                                                               ? CHUNKS_COST_DIVISOR
+                                                               : ebb__tuning()->pages_cost_divisor);
         ebb__plan_fini(kept ? plan : &other);
         if (kept)
             *plan = other;

@@ -31,7 +31,7 @@ struct ebb_plan_terms {
     uint64_t margin_bytes; /* to be left free of the rest, but at most a sixth of it */
     uint64_t page_bytes;   /* as in struct ebb_plan_request, like the next. EBB_PAGE_BYTES: a plan
                               for the runtime, limited to what that can do */
-    uint64_t smallest_block_bytes;
+    uint64_t smallest_block_bytes, place_unit_bytes;
     uint64_t effort_steps; /* of all planning; this and the next as in struct ebb_plan_request */
     uint64_t time_limit_ns;
     uint64_t seed; /* this and the next as in struct ebb_plan_request */
