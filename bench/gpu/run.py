@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trainings on a GPU with and without Ebb: run.py FOLDER --bin BIN [--quick] [--seconds S]
-    [--only REGEX] [--oversubscribe]
+    [--train S] [--only REGEX] [--oversubscribe]
 
 Writes run.jsonl (what each training printed, at once), log.txt (what it said on stderr) and
 table.md to FOLDER. Each training is a process of its own with a time limit. The most important ones
@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH = {"resnet50": 64, "gpt": 8, "gpt1280": 8}
 # Seconds until a process has the GPU: PyTorch's import, and the case before.
 START_S = 45
-# Of training at most; more until the end, for the context and the first iteration.
-TRAIN_S, EXTRA_S = 6, 9
+# Beside training, until the end: for the context and the first iteration.
+EXTRA_S = 9
 # Of host memory, touched first: more than any case pins.
 WARM_BYTES = 32 << 30
 # So often a backing may fail before its other cases are left out.
@@ -75,7 +75,7 @@ class Case:
                 return None
         command = [sys.executable, os.path.join(HERE, "train.py"), self.model, "--precision",
                    self.precision, "--mode", self.mode, "--batch", str(BATCH[self.model]),
-                   "--seconds", str(TRAIN_S), "--lock", os.path.join(options.folder, "lock")]
+                   "--seconds", str(options.train), "--lock", os.path.join(options.folder, "lock")]
         command += self.extra
         if options.trial:
             command += ["--device", "cpu", "--small"]
@@ -319,6 +319,7 @@ def parse():
     parser.add_argument("--bin", required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--train", type=float, default=6, help="seconds of each training at most")
     parser.add_argument("--only", default="", help="cases whose name has this regular expression")
     parser.add_argument("--oversubscribe", action="store_true",
                         help="also plain managed memory, more than the device has free: it may hang")
@@ -339,14 +340,14 @@ def main():
     if not options.trial:
         warm_up()
     raw.write(m="warm_up", bytes=WARM_BYTES, seconds=round(time.time() - begin, 2))
-    costs = launches(options, raw)  # before anything else uses the GPU
+    costs = [] if options.only else launches(options, raw)  # before anything else uses the GPU
     plan = Plan(options, raw, results)
     case, following = plan.next(), None
     while case:
         case.started.wait(START_S)
-        if time.time() < end - EXTRA_S - TRAIN_S:
+        if time.time() < end - EXTRA_S - options.train:
             following = plan.next()
-        case.finish(min(TRAIN_S + EXTRA_S, max(1, end - time.time())), raw)
+        case.finish(min(options.train + EXTRA_S, max(1, end - time.time())), raw)
         plan.note(case)
         print(row(case, results), flush=True)
         case, following = following, None
