@@ -2,6 +2,8 @@
  * fuzz_cuda --backing NAME. */
 #include "cuda_known.h"
 
+#include "cuda/mover_internal.h"
+
 #include "cuda/vmm_pages.h"
 
 // clang-format off
@@ -54,8 +56,9 @@ static void turns_body(void *context)
     rig_stop(&rig);
 }
 
-/* Handles are recycled: as many are made as exist at a time, and none is left. A block of four
- * units has one handle on the device, and one in host memory. Returns how often one was mapped. */
+/* Handles are recycled: as many are made as exist at a time, and none is left. The budget is 16
+ * units, and so small that each may have a handle of its own. Four in host memory have one. Returns
+ * how often one was mapped. */
 static long turn(enum ebb_cuda_backing_kind backing)
 {
     struct vmm_case c = {.backing = backing, .budget_bytes = 32 * MIB};
@@ -65,7 +68,7 @@ static long turn(enum ebb_cuda_backing_kind backing)
     const char *settings[] = {"FAKECUDA_BUDGET=32M", report, NULL};
     assert_int_equal(rig_child(settings, turns_body, &c, 60), 0);
     long maps = (long)rig_reported(path, "maps");
-    assert_true(rig_reported(path, "creates") <= 3 * 8);
+    assert_true(rig_reported(path, "creates") <= 16 + 16);
     assert_int_equal(rig_reported(path, "vmm_bytes"), 0);
     assert_int_equal(rig_reported(path, "plain_bytes"), 0);
     unlink(path);
@@ -154,7 +157,8 @@ static void evict(struct rig *rig, const struct known *known)
 }
 
 /* A kernel uses the block, and waits for a later one that uses it, too. An eviction in between
- * would wait for the first one only, and lose what the second one writes. */
+ * would wait for the first one only, and lose what the second one writes. It has not begun, so the
+ * second use calls it off, and nothing waits. */
 static void calls_off_body(void *context)
 {
     struct rig rig;
@@ -167,7 +171,8 @@ static void calls_off_body(void *context)
     evict(&rig, &a);
     known_use(&rig, &a, "peer", two);
     RIG_OK(rig.call.cuCtxSynchronize());
-    RIG_MUST(ebb__mover_give_ups(rig.engine->mover) == 1);
+    RIG_MUST(ebb__mover_give_ups(rig.engine->mover) == 0);
+    RIG_MUST(ebb__mover_leaving_units(rig.engine->mover) == 0);
     known_check(&rig, &a, one);
     RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_RESIDENT);
     RIG_MUST(!ebb__mover_has_strays(rig.engine->mover));
@@ -218,6 +223,70 @@ static void test_evictions_are_called_off(void **state)
         .backing = EBB_CUDA_VMM_TRUSTING, .budget_bytes = 8 * MIB, .patience = "50ms"};
     assert_int_equal(rig_child(settings, calls_off_body, &c, 60), 0);
     assert_int_equal(rig_child(settings, stays_body, &c, 60), 0);
+}
+
+/* ---- the order of requests ------------------------------------------------------------------- */
+
+static uint64_t add(struct rig *rig, uint8_t kind, uint32_t first, uint32_t count,
+                    uint32_t *arrival)
+{
+    struct ebb_cuda *engine = rig->engine;
+    struct cuda_move move = {.kind = kind, .first = first, .count = count};
+    struct cuda_passages all = ebb__passages_of_all(&engine->streams, engine->order);
+    if (kind == CUDA_MOVE_DROP)
+        RIG_MUST(ebb__passages_cover(&engine->streams, &all, move.events, CUDA_MOVE_EVENTS,
+                                     &move.event_count));
+    RIG_MUST(ebb__mover_has_room(engine->mover, 1));
+    return ebb__mover_add(engine->mover, &move, arrival);
+}
+
+static void await(struct rig *rig, uint32_t arrival)
+{
+    while (!ebb__mover_is_over(rig->engine->mover, arrival))
+        usleep(1000);
+}
+
+/* Some units are about to lose their pages, and others have just got some. A request for pages of
+ * all of them comes after both: the newest one alone says nothing about the other. */
+static void order_body(void *context)
+{
+    struct rig rig;
+    struct known a, b;
+    uint32_t of_b, of_all;
+    start_vmm(&rig, context);
+    CUstream stream = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    RIG_OK(known_alloc(&rig, &b, 4 * MIB));
+    known_fill(&rig, &a, stream, 1);
+    known_fill(&rig, &b, stream, 2);
+    struct cuda_mover *mover = rig.engine->mover;
+    uint32_t first = ebb__table_unit(&rig.engine->table, a.address);
+    RIG_MUST(b.address == a.address + 4 * MIB);
+    const struct ebb_cuda_use use = {a.address, 0, EBB_ACCESS_READ};
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), stream, NULL, &use, 1, false));
+    RIG_MUST(ebb__cuda_lock(rig.engine));
+    add(&rig, CUDA_MOVE_DROP, first, 2, NULL);
+    add(&rig, CUDA_MOVE_POPULATE, first + 2, 2, &of_b);
+    add(&rig, CUDA_MOVE_POPULATE, first, 4, &of_all);
+    ebb__cuda_unlock(rig.engine);
+    await(&rig, of_b);
+    usleep(20000);
+    RIG_MUST(!ebb__mover_is_issued(mover, of_all));
+    atomic_store(&gate_is_open, 1);
+    await(&rig, of_all);
+    for (uint32_t i = 0; i < 4; i++)
+        RIG_MUST(mover->units[first + i].real == CUDA_REAL_DEVICE);
+    known_fill(&rig, &a, stream, 3); /* the pages are new */
+    known_check(&rig, &a, stream);
+    known_check(&rig, &b, stream);
+    rig_stop(&rig);
+}
+
+static void test_requests_come_after_all_that_concern_their_units(void **state)
+{
+    (void)state;
+    struct vmm_case c = {.backing = EBB_CUDA_VMM_TRUSTING, .budget_bytes = 32 * MIB};
+    assert_int_equal(rig_child(NULL, order_body, &c, 60), 0);
 }
 
 /* ---- several threads ------------------------------------------------------------------------- */
@@ -489,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_a_device_that_is_never_quiet),
         cmocka_unit_test(test_peers_end),
         cmocka_unit_test(test_evictions_are_called_off),
+        cmocka_unit_test(test_requests_come_after_all_that_concern_their_units),
         cmocka_unit_test(test_works_of_threads_overlap),
         cmocka_unit_test(test_faults_of_the_driver),
         cmocka_unit_test(test_out_of_memory_is_an_answer),

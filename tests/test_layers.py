@@ -220,9 +220,11 @@ ORDER = {
         "context iteration",
     ],
     "src/cuda": [
-        "busy driver follow_ahead follow_find managed native queue streams table timer vmm_pages",
+        "busy driver follow_ahead follow_find managed native queue scratch streams table timer "
+        "vmm_pages",
         "clock_queue follow_scripts gate passages stalls vmm_maps",
-        "clock follow held pool slabs vmm_host",
+        "chunks clock follow held slabs vmm_host",
+        "pool",
         "moves",
         "outs",
         "drops",

@@ -23,6 +23,9 @@ struct ebb_cuda_backing_ops {
     bool drops_at_once; /* `drop` and `forget` end when they return, and use no lane */
     bool moves_whole;   /* what came at once leaves at once: free ranges are reused as they were */
     uint32_t most_flights; /* pieces on the way to the host at a time; 0: one */
+    /* `evict` queues so many bytes of a piece, and `evict_on` the others. 0: all, and mappings do
+     * not wait for copies to the host. */
+    uint64_t out_bytes;
     /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory.
      * Threads of the program call it, with the engine's context current. */
     CUresult (*reserve)(struct ebb_cuda_backing *backing, uint64_t bytes, CUdeviceptr *first);
@@ -37,9 +40,13 @@ struct ebb_cuda_backing_ops {
      * from there without taking device memory, unless the backing hides absent bytes. */
     CUresult (*evict)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool is_clean, CUstream lane);
-    /* The lane is past the eviction. NULL: nothing is left to do. An error: the bytes are on the
-     * device as before. */
-    CUresult (*evicted)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
+    /* Of a piece that begins at `first`, `done` bytes have been queued: queues `bytes` more. */
+    CUresult (*evict_on)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t done,
+                         uint64_t bytes, CUstream lane);
+    /* The lane is past the eviction. NULL: nothing is left to do. An error, or not is_copied: the
+     * bytes are on the device as before. */
+    CUresult (*evicted)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                        bool is_copied);
     CUresult (*fetch)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool keep_copy, CUstream lane);
     /* The contents are dead: the pages leave the device, without a copy where the driver can. */
@@ -63,6 +70,7 @@ struct ebb_cuda_backing {
     const struct ebb_cuda_backing_ops *ops;
     const struct ebb_cuda_driver *driver;
     CUdevice device;
+    uint32_t chunk_units; /* no page is larger; the pool's chunks of the static placement */
     _Atomic uint64_t host_bytes, pinned_bytes; /* taken at present */
 };
 

@@ -11,7 +11,7 @@ static bool next(struct cuda_mover *mover, struct cuda_move *move)
     bool found = mover->queues.drop.first < mover->queues.drop.last;
     if (found)
         *move = *ebb__queue_at(&mover->queues.drop, mover->queues.drop.first);
-    found = found && ebb__mover_is_past(mover, move->after, mover->queues.out.last);
+    found = found && ebb__mover_may_begin(mover, move);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }

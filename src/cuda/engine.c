@@ -159,6 +159,9 @@ static void connect_parts(struct ebb_cuda *engine)
     ebb__streams_leave(&engine->streams, visit);
     engine->pool.outs_over = ebb__mover_outs_over(engine->mover);
     engine->pool.keeps_runs = engine->backing->ops->moves_whole;
+    engine->pool.chunk_units = engine->backing->chunk_units;
+    atomic_store(&engine->config.ring->counters.place_unit_bytes,
+                 engine->backing->chunk_units * EBB_CUDA_UNIT_BYTES);
     engine->room = (struct cuda_room){.config = &engine->config,
                                       .table = &engine->table,
                                       .streams = &engine->streams,

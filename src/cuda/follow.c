@@ -2,8 +2,9 @@
  *
  * Sizes of allocations and the blocks of uses identify the position. Frees are hints: they may come
  * early or late, or not at all. A few events may come before their turn, since threads of a program
- * exchange neighbours. A few uses of blocks that the script does not know are ignored. Anything
- * else ends the following at once. */
+ * exchange neighbours. Uses are guesses: what looks like an address in the parameters of a kernel
+ * is one. So uses that do not fit are ignored, and those that do not come are passed, but not too
+ * many in a row. An allocation that does not fit ends the following at once. */
 #include "cuda/follow_state.h"
 
 #include "cuda/memory.h"
@@ -145,15 +146,70 @@ static void learn(struct ebb_cuda_follow *follow, const struct cuda_event *event
         follow->current->changes[known] = 1;
 }
 
+/* Passes what stands before `position`, and that. */
+static void pass_up_to(struct ebb_cuda_follow *follow, uint32_t position)
+{
+    bool is_last = false;
+    while (!is_last) {
+        is_last = follow->position == position;
+        uint32_t place = ahead_at(follow, follow->position);
+        if (place < follow->ahead_count)
+            follow->ahead[place] = follow->ahead[--follow->ahead_count];
+        pass(follow);
+    }
+    catch_up(follow);
+}
+
+/* The event expected now. */
+static uint32_t expected(const struct ebb_cuda_follow *follow)
+{
+    uint32_t at = follow->position, clocks = follow->current->script->clock_count;
+    while (follow_event(follow->current, at)->kind == EBB_EVENT_FREE)
+        at = at + 1 == clocks ? 0 : at + 1;
+    return at;
+}
+
+/* There is no place for one more event that comes before its turn. So what is expected does not
+ * come: uses are passed, until `at` is expected or there is place. Returns what is expected then.
+ * EBB_SCRIPT_NONE: an allocation does not come. */
+static uint32_t pass_missing(struct ebb_cuda_follow *follow, uint32_t at)
+{
+    uint32_t first = expected(follow);
+    while (first != at && follow->ahead_count == MOST_AHEAD) {
+        if (follow_event(follow->current, first)->kind != EBB_EVENT_ACCESS)
+            return EBB_SCRIPT_NONE;
+        pass_up_to(follow, first);
+        first = expected(follow);
+    }
+    return first;
+}
+
+/* The next ALLOC, if it is of this size and only uses are missing before it. */
+static uint32_t next_alloc(const struct ebb_cuda_follow *follow, uint64_t bytes)
+{
+    uint32_t at = follow->position, clocks = follow->current->script->clock_count;
+    for (uint32_t missing = 0, steps = 0; missing <= MOST_STRAYS && steps < clocks; steps++) {
+        const struct ebb_script_event *event = follow_event(follow->current, at);
+        bool is_seen = ahead_at(follow, at) < follow->ahead_count;
+        if (event->kind == EBB_EVENT_ALLOC && !is_seen)
+            return event->size_bytes == bytes ? at : EBB_SCRIPT_NONE;
+        missing += event->kind == EBB_EVENT_ACCESS && !is_seen;
+        at = at + 1 == clocks ? 0 : at + 1;
+    }
+    return EBB_SCRIPT_NONE;
+}
+
 /* False: the program has left the script. */
 static bool match(struct ebb_cuda_follow *follow, const struct cuda_event *event)
 {
     uint32_t first, at = look(follow, event, &first);
+    if (at == EBB_SCRIPT_NONE && event->kind == EBB_EVENT_ALLOC)
+        first = at = next_alloc(follow, event->bytes);
     if (at == EBB_SCRIPT_NONE)
-        return event->kind == EBB_EVENT_ACCESS &&
-               follow->blocks[event->block].script_block == EBB_SCRIPT_NONE &&
-               ++follow->strays <= MOST_STRAYS;
+        return event->kind == EBB_EVENT_ACCESS && ++follow->strays <= MOST_STRAYS;
     if (at != first && follow->ahead_count == MOST_AHEAD)
+        first = pass_missing(follow, at);
+    if (first == EBB_SCRIPT_NONE)
         return false;
     uint32_t known = follow_event(follow->current, at)->block;
     if (follow->blocks[event->block].script_block != known)
@@ -164,10 +220,7 @@ static bool match(struct ebb_cuda_follow *follow, const struct cuda_event *event
         follow->ahead[follow->ahead_count++] = at;
         return true;
     }
-    while (follow->position != at) /* FREE events that have not happened, or have already */
-        pass(follow);
-    pass(follow);
-    catch_up(follow);
+    pass_up_to(follow, at); /* also FREE events that have not happened, or have already */
     return true;
 }
 

@@ -62,14 +62,22 @@ bool ebb__follow_is_planned(const struct ebb_cuda_follow *follow);
 uint64_t ebb__follow_next_use(const struct ebb_cuda_follow *follow, uint32_t block);
 /* What the next ALLOCs and FREEs of the script do to free ranges of each size, in units of 2 MiB.
  * All larger sizes count as the last. */
+#define CUDA_AHEAD_CHUNKS 4096u
 struct cuda_ahead {
+    uint32_t chunks[CUDA_AHEAD_CHUNKS]; /* of the static placement: when the next block is there */
     uint32_t free_runs[CUDA_RUN_SIZES]; /* that are left at the end */
     uint32_t needed[CUDA_RUN_SIZES]; /* when none is left for the first time; UINT32_MAX: never */
     uint32_t lacking; /* the size of the first ALLOC that finds none; 0: there is no such */
 };
+/* The next ALLOCs that have places, in their order; returns how many. */
+struct cuda_place {
+    uint32_t first, count, turns; /* units of the static placement; ALLOCs and FREEs until then */
+};
+uint32_t ebb__follow_places(const struct ebb_cuda_follow *follow, uint32_t turns,
+                            struct cuda_place *places, uint32_t most);
 /* free_runs: how many of each size there are now. `turns`: so many ALLOCs and FREEs at most. */
 void ebb__follow_ahead(const struct ebb_cuda_follow *follow, const uint32_t *free_runs,
-                       uint32_t turns, struct cuda_ahead *ahead);
+                       uint32_t chunk_units, uint32_t turns, struct cuda_ahead *ahead);
 /* The offset that the script plans for the ALLOC of `bytes` that comes next, in the static
  * placement. EBB_SCRIPT_NO_PLACE: none. *placement_bytes: the size of the static placement. */
 uint64_t ebb__follow_place(const struct ebb_cuda_follow *follow, uint64_t bytes,

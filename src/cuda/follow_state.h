@@ -13,7 +13,7 @@
  * exchange neighbours. */
 #define MOST_AHEAD 8u
 /* So many uses in a row of blocks that the script does not know are no departure. */
-#define MOST_STRAYS 8u
+#define MOST_STRAYS 64u
 
 /* A script with its tables. */
 struct follow_script {

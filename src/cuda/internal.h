@@ -131,6 +131,9 @@ void ebb__cuda_enter_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 /* Both, for a work that has waited. */
 void ebb__cuda_pass_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 
+/* scratch.c: the uses of a work by the names of their blocks. So iterations have the same order. */
+void ebb__scratch_sort(struct cuda_scratch *scratch);
+
 /* sweep.c: now and then, forgets arrivals that are over. Expects the lock. */
 void ebb__cuda_sweep(struct ebb_cuda *engine);
 

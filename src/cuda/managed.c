@@ -177,6 +177,7 @@ enum ebb_status ebb__managed_create(const struct ebb_cuda_config *config,
     managed->base.ops = &managed_ops;
     managed->base.driver = driver;
     managed->base.device = config->device;
+    managed->base.chunk_units = 1;
     *backing = &managed->base;
     return EBB_OK;
 }

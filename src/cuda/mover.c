@@ -5,6 +5,7 @@
 #include "cuda/memory.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #define LEAST_PAUSE_NS 20000u /* half of the fixed cost of a transfer (docs/results) */
@@ -31,12 +32,25 @@ static void wake(struct cuda_mover *mover)
         pthread_cond_signal(&mover->wake);
 }
 
-static struct cuda_queue *queue_of(struct cuda_mover *mover, uint8_t kind)
+static enum cuda_queue_kind queue_of(const struct cuda_mover *mover, uint8_t kind)
 {
     if (kind == CUDA_MOVE_POPULATE || kind == CUDA_MOVE_FETCH || kind == CUDA_MOVE_SERVE)
-        return &mover->queues.in;
+        return CUDA_QUEUE_IN;
     bool ends_at_once = kind != CUDA_MOVE_EVICT && mover->config.backing->ops->drops_at_once;
-    return ends_at_once ? &mover->queues.drop : &mover->queues.out;
+    return ends_at_once ? CUDA_QUEUE_DROP : CUDA_QUEUE_OUT;
+}
+
+/* Requests of one queue end in their order. So the newest of each is enough. */
+static void come_after(struct cuda_mover *mover, struct cuda_move *move, enum cuda_queue_kind kind)
+{
+    memset(move->after, 0, sizeof move->after);
+    for (uint32_t i = 0; i < move->count; i++) {
+        uint64_t *newest = &mover->unit_moves[move->first + i];
+        uint64_t *after = &move->after[*newest & 3];
+        if (*newest >> 2 > *after)
+            *after = *newest >> 2;
+        *newest = move->number << 2 | (uint64_t)kind;
+    }
 }
 
 static uint32_t next_arrival(struct cuda_mover *mover)
@@ -50,19 +64,16 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
                         uint32_t *arrival)
 {
     struct cuda_move move = *request;
-    struct cuda_queue *queue = queue_of(mover, move.kind);
+    struct cuda_queue *queues[] = {&mover->queues.in, &mover->queues.out, &mover->queues.drop};
+    enum cuda_queue_kind kind = queue_of(mover, move.kind);
     move.number = ++mover->newest_number;
-    move.after = 0;
-    for (uint32_t i = 0; i < move.count; i++) {
-        uint64_t *newest = &mover->unit_moves[move.first + i];
-        if (*newest > move.after)
-            move.after = *newest;
-        *newest = move.number;
-    }
+    come_after(mover, &move, kind);
+    if (move.kind == CUDA_MOVE_EVICT)
+        atomic_fetch_add(&mover->leaving_units, move.count);
     pthread_mutex_lock(&mover->lock);
-    if (queue == &mover->queues.in)
+    if (kind == CUDA_QUEUE_IN)
         *arrival = move.arrival = next_arrival(mover);
-    ebb__queue_push(queue, &move);
+    ebb__queue_push(queues[kind], &move);
     wake(mover);
     pthread_mutex_unlock(&mover->lock);
     return move.number;
@@ -75,6 +86,22 @@ void ebb__mover_kill(struct cuda_mover *mover, uint64_t number)
     if (move)
         move->is_dead = true;
     pthread_mutex_unlock(&mover->lock);
+}
+
+bool ebb__mover_call_off(struct cuda_mover *mover, uint64_t number)
+{
+    pthread_mutex_lock(&mover->lock);
+    struct cuda_move *move = mover->queues.in.issued == mover->queues.in.last
+                                 ? ebb__queue_find(&mover->queues.out, number)
+                                 : NULL;
+    bool can = move && move->kind == CUDA_MOVE_EVICT && !move->is_dead;
+    if (can) {
+        move->is_dead = true;
+        atomic_fetch_sub(&mover->leaving_units, move->count - move->left);
+        move->left = move->count;
+    }
+    pthread_mutex_unlock(&mover->lock);
+    return can;
 }
 
 void ebb__mover_wake(struct cuda_mover *mover)
@@ -119,6 +146,11 @@ bool ebb__mover_await(struct cuda_mover *mover, CUstream stream, uint32_t arriva
 uint64_t ebb__mover_held_bytes(const struct cuda_mover *mover)
 {
     return atomic_load_explicit(&mover->held_bytes, memory_order_relaxed);
+}
+
+uint64_t ebb__mover_leaving_units(const struct cuda_mover *mover)
+{
+    return atomic_load_explicit(&mover->leaving_units, memory_order_relaxed);
 }
 
 uint64_t ebb__mover_stuck_bytes(const struct cuda_mover *mover)
@@ -195,8 +227,10 @@ static bool look(struct cuda_mover *mover, uint64_t *looked_ns, bool was_pending
 /* The device has been quiet, and what has begun to move is over before it is not any more. */
 static void end_quiet(struct cuda_mover *mover)
 {
-    while (mover->moving.flights.count)
+    while (mover->moving.flights.count) {
+        ebb__mover_queue_on(mover);
         ebb__mover_land(mover);
+    }
     mover->driver->cuStreamSynchronize(mover->lanes.in);
     ebb__gate_open(mover->config.gate, mover->config.streams);
 }
@@ -209,9 +243,12 @@ static bool step(struct cuda_mover *mover)
     if (gate->is_used)
         did |= ebb__gate_step(gate, mover->config.streams, mover->config.engine_lock,
                               ebb__mover_wants_quiet(mover));
+    /* A mapping waits for the copies to the host that are queued. So mappings go first. */
     bool moved = ebb__mover_step_drop(mover);
-    moved |= ebb__mover_step_out(mover);
-    moved |= ebb__mover_step_in(mover);
+    bool came = mover->config.backing->ops->out_bytes && ebb__mover_step_in(mover);
+    moved |= came ? ebb__mover_land(mover) || true : ebb__mover_step_out(mover);
+    if (!mover->config.backing->ops->out_bytes)
+        moved |= ebb__mover_step_in(mover);
     if (ebb__gate_is_quiet(gate)) {
         gate->has_moved |= moved;
         if ((!moved && !mover->moving.flights.count) || ebb__gate_is_late(gate))
@@ -273,11 +310,14 @@ static bool make_flights(struct cuda_mover *mover)
     mover->moving.flights.most = most == 0                  ? 1
                                  : most > CUDA_MOST_FLIGHTS ? CUDA_MOST_FLIGHTS
                                                             : most;
+    bool good = true;
     for (uint32_t i = 0; i < CUDA_MOST_FLIGHTS; i++)
-        if (driver->cuEventCreate(&mover->moving.flights.items[i].event, CU_EVENT_DISABLE_TIMING) !=
-            CUDA_SUCCESS)
-            return false;
-    return true;
+        good = good && driver->cuEventCreate(&mover->moving.flights.items[i].event,
+                                             CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    for (uint32_t i = 0; i < CUDA_MOST_CHUNKS; i++)
+        good = good && driver->cuEventCreate(&mover->moving.flights.chunks[i],
+                                             CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    return good;
 }
 
 static bool make_resources(struct cuda_mover *mover)
@@ -310,6 +350,9 @@ static void free_resources(struct cuda_mover *mover)
     for (uint32_t i = 0; i < CUDA_MOST_FLIGHTS; i++)
         if (mover->moving.flights.items[i].event)
             driver->cuEventDestroy_v2(mover->moving.flights.items[i].event);
+    for (uint32_t i = 0; i < CUDA_MOST_CHUNKS; i++)
+        if (mover->moving.flights.chunks[i])
+            driver->cuEventDestroy_v2(mover->moving.flights.chunks[i]);
     if (mover->lanes.between)
         driver->cuEventDestroy_v2(mover->lanes.between);
     if (mover->lanes.flag)

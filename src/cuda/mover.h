@@ -40,14 +40,18 @@ enum cuda_move_kind {
     CUDA_MOVE_SERVE,  /* an *in* without device memory: host memory with undefined contents */
 };
 
+enum cuda_queue_kind { CUDA_QUEUE_IN, CUDA_QUEUE_OUT, CUDA_QUEUE_DROP, CUDA_QUEUES };
+
 struct cuda_move {
     uint64_t number;
-    uint64_t after;        /* newest earlier request that concerns its units; 0: none */
+    /* In each queue the newest earlier request that is the newest one of a unit; 0: none. */
+    uint64_t after[CUDA_QUEUES];
     uint32_t first, count; /* units */
     uint32_t arrival;      /* of an in */
     uint8_t kind;          /* enum cuda_move_kind */
     bool is_dead;          /* FETCH: the block has been freed. EVICT: what is left of it stays */
     bool keep_copy, is_clean;
+    uint32_t left;                                  /* of an EVICT: units that have left */
     uint32_t events[CUDA_MOVE_EVENTS], event_count; /* to wait for, with references */
 };
 
@@ -90,6 +94,9 @@ bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count);
 uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *move, uint32_t *arrival);
 /* The contents that a FETCH brings are dead. Nothing happens if it is over. */
 void ebb__mover_kill(struct cuda_mover *mover, uint64_t number);
+/* What is left of an EVICT stays on the device, and a FETCH brings back what has left. False: it is
+ * over, or an *in* waits for memory, which may be that of this EVICT. */
+bool ebb__mover_call_off(struct cuda_mover *mover, uint64_t number);
 /* Starts the thread's work on what was added. */
 void ebb__mover_wake(struct cuda_mover *mover);
 
@@ -107,6 +114,8 @@ bool ebb__mover_is_issued(const struct cuda_mover *mover, uint32_t arrival);
 /* Queues a wait for the arrival on the stream. False: the device cannot; the caller waits. */
 bool ebb__mover_await(struct cuda_mover *mover, CUstream stream, uint32_t arrival);
 uint64_t ebb__mover_held_bytes(const struct cuda_mover *mover);
+/* Units of evictions that are not over. */
+uint64_t ebb__mover_leaving_units(const struct cuda_mover *mover);
 /* Bytes that should have left the device and could not. */
 uint64_t ebb__mover_stuck_bytes(const struct cuda_mover *mover);
 /* Has any block strayed? If so: has one with these units? */

@@ -26,13 +26,21 @@ struct cuda_side {   /* the request that is being carried out: private to the th
 struct cuda_flight { /* a piece of an out that is on its way */
     uint64_t number; /* of its request */
     uint32_t first, count;
-    uint8_t kind; /* enum cuda_move_kind */
-    CUevent event;
+    uint32_t queued; /* units; all but the newest flight are queued whole */
+    uint8_t kind;    /* enum cuda_move_kind */
+    bool has_failed;
+    CUevent event; /* behind all of it */
 };
+
+/* Copies to the host are queued in chunks (`out_bytes`): one is being made, and one waits. */
+#define CUDA_MOST_CHUNKS 2u
 
 struct cuda_flights { /* first in, first out */
     struct cuda_flight items[CUDA_MOST_FLIGHTS];
     uint32_t first, count, most;
+    CUevent chunks[CUDA_MOST_CHUNKS]; /* behind each chunk that is on its way */
+    uint32_t first_chunk, chunk_count;
+    unsigned failures; /* to queue the next chunk, in a row */
 };
 
 struct cuda_busy { /* lanes with a transfer that is not over, as far as known */
@@ -80,10 +88,10 @@ struct cuda_mover {
     uint64_t newest_number;
     uint32_t newest_arrival;
     _Atomic uint32_t issued_arrival; /* the newest whose transfers are queued */
-    uint64_t *unit_moves;            /* of each unit: its newest request */
-    struct cuda_unit_real *units;    /* written by the thread alone */
-    _Atomic uint64_t outs_over;      /* all *outs* up to this number are over */
-    _Atomic uint64_t held_bytes, stuck_bytes, stray_units;
+    uint64_t *unit_moves; /* of each unit: its newest request, and that one's queue, in 2 bits */
+    struct cuda_unit_real *units; /* written by the thread alone */
+    _Atomic uint64_t outs_over;   /* all *outs* up to this number are over */
+    _Atomic uint64_t held_bytes, stuck_bytes, stray_units, leaving_units;
     struct cuda_lanes lanes;
     struct cuda_moving {
         struct cuda_side out, in;
@@ -99,6 +107,8 @@ bool ebb__mover_step_out(struct cuda_mover *mover);
 bool ebb__mover_step_drop(struct cuda_mover *mover);
 /* The oldest piece on its way to the host, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover);
+/* The next chunk of a piece that is on its way, if few are queued. */
+bool ebb__mover_queue_on(struct cuda_mover *mover);
 bool ebb__mover_step_in(struct cuda_mover *mover);
 bool ebb__mover_step_arrivals(struct cuda_mover *mover);
 /* Does a request wait for a quiet device? */
@@ -119,22 +129,6 @@ void ebb__mover_give_bytes(struct cuda_mover *mover, uint64_t bytes);
 uint64_t ebb__mover_trim(struct cuda_mover *mover, bool now);
 
 /* outs.c: for drops.c, too */
-/* Is the oldest request of the queue, up to position `last`, not younger than `number`? Under the
- * mover's lock. */
-static inline bool ebb__queue_is_before(const struct cuda_queue *queue, uint64_t last,
-                                        uint64_t number)
-{
-    return queue->first < last && ebb__queue_at(queue, queue->first)->number <= number;
-}
-/* Is every request up to `number` over, but for *outs* from position `outs` on? Under that lock. */
-static inline bool ebb__mover_is_past(const struct cuda_mover *mover, uint64_t number,
-                                      uint64_t outs)
-{
-    const struct cuda_queues *queues = &mover->queues;
-    return !ebb__queue_is_before(&queues->in, queues->in.last, number) &&
-           !ebb__queue_is_before(&queues->out, outs, number) &&
-           !ebb__queue_is_before(&queues->drop, queues->drop.last, number);
-}
 /* The oldest request of its queue is over. */
 void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
                             const struct cuda_move *move);
@@ -142,6 +136,9 @@ void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
 void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first, uint32_t count);
 
 /* moves.c: for both sides */
+/* Are the requests over that it comes after? One that was called off before it has begun does
+ * nothing any more. Under the mover's lock. */
+bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move);
 uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
                              enum cuda_real real, bool is, uint32_t *count);
 /* Accesses to what is not on the device are served, if they need that. What is nowhere gets host

@@ -65,6 +65,25 @@ void ebb__mover_release_events(struct cuda_mover *mover, const struct cuda_move 
         ebb__streams_release(mover->config.streams, move->events[i]);
 }
 
+/* Has a piece of this EVICT left, or is one on its way? */
+static bool has_begun(const struct cuda_mover *mover, const struct cuda_move *out)
+{
+    const struct cuda_flights *flights = &mover->moving.flights;
+    for (uint32_t i = 0; i < flights->count; i++)
+        if (flights->items[(flights->first + i) % CUDA_MOST_FLIGHTS].number == out->number)
+            return true;
+    return mover->moving.out.number == out->number && mover->moving.out.done > 0;
+}
+
+bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move)
+{
+    const struct cuda_queues *queues = &mover->queues;
+    const struct cuda_move *out = ebb__queue_find(&queues->out, move->after[CUDA_QUEUE_OUT]);
+    bool is_nothing = out && out->kind == CUDA_MOVE_EVICT && out->is_dead && !has_begun(mover, out);
+    return (!out || is_nothing) && !ebb__queue_find(&queues->drop, move->after[CUDA_QUEUE_DROP]) &&
+           (move->arrival || !ebb__queue_find(&queues->in, move->after[CUDA_QUEUE_IN]));
+}
+
 /* ---- in -------------------------------------------------------------------------------------- */
 
 bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
@@ -117,7 +136,7 @@ static bool is_exposed(const struct cuda_mover *mover)
 static void call_off_eviction(struct cuda_mover *mover, const struct cuda_move *in)
 {
     pthread_mutex_lock(&mover->lock);
-    struct cuda_move *out = ebb__queue_find(&mover->queues.out, in->after);
+    struct cuda_move *out = ebb__queue_find(&mover->queues.out, in->after[CUDA_QUEUE_OUT]);
     if (out && out->kind == CUDA_MOVE_EVICT)
         out->is_dead = true;
     pthread_mutex_unlock(&mover->lock);
@@ -180,9 +199,7 @@ static bool next_in(struct cuda_mover *mover, struct cuda_move *move, bool *is_f
     bool found = mover->queues.in.issued < mover->queues.in.last;
     if (found)
         *move = *ebb__queue_at(&mover->queues.in, mover->queues.in.issued);
-    *is_free = found &&
-               !ebb__queue_is_before(&mover->queues.out, mover->queues.out.last, move->after) &&
-               !ebb__queue_is_before(&mover->queues.drop, mover->queues.drop.last, move->after);
+    *is_free = found && ebb__mover_may_begin(mover, move);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }

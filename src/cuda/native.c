@@ -170,6 +170,7 @@ enum ebb_status ebb__native_create(const struct ebb_cuda_config *config,
     native->base.ops = &native_ops;
     native->base.driver = driver;
     native->base.device = config->device;
+    native->base.chunk_units = 1;
     *backing = &native->base;
     return EBB_OK;
 }

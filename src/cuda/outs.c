@@ -34,6 +34,17 @@ void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first,
     ebb__mover_progress(mover);
 }
 
+static void note_left(struct cuda_mover *mover, const struct cuda_flight *flight)
+{
+    pthread_mutex_lock(&mover->lock);
+    struct cuda_move *move = ebb__queue_find(&mover->queues.out, flight->number);
+    if (move && !move->is_dead) {
+        move->left += flight->count;
+        atomic_fetch_sub(&mover->leaving_units, flight->count);
+    }
+    pthread_mutex_unlock(&mover->lock);
+}
+
 /* The oldest piece on its way, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover)
 {
@@ -41,15 +52,18 @@ bool ebb__mover_land(struct cuda_mover *mover)
     struct cuda_flights *flights = &mover->moving.flights;
     struct cuda_flight *flight = &flights->items[flights->first];
     CUdeviceptr address;
-    if (!flights->count || mover->driver->cuEventQuery(flight->event) == CUDA_ERROR_NOT_READY)
+    if (!flights->count || flight->queued < flight->count ||
+        mover->driver->cuEventQuery(flight->event) == CUDA_ERROR_NOT_READY)
         return false;
     address = ebb__table_address(mover->config.table, flight->first);
     if (flight->kind == CUDA_MOVE_EVICT && ops->evicted &&
-        ops->evicted(mover->config.backing, address, ebb__unit_bytes(flight->count)) !=
-            CUDA_SUCCESS)
+        ops->evicted(mover->config.backing, address, ebb__unit_bytes(flight->count),
+                     !flight->has_failed) != CUDA_SUCCESS)
         ebb__mover_stays(mover, flight->first, flight->count);
     else
         ebb__mover_has_left(mover, flight->kind, flight->first, flight->count);
+    if (flight->kind == CUDA_MOVE_EVICT)
+        note_left(mover, flight);
     flights->first = (flights->first + 1) % CUDA_MOST_FLIGHTS;
     flights->count--;
     return true;
@@ -73,6 +87,8 @@ void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,
                             const struct cuda_move *move)
 {
     ebb__mover_release_events(mover, move);
+    if (move->kind == CUDA_MOVE_EVICT)
+        atomic_fetch_sub(&mover->leaving_units, move->count - move->left);
     pthread_mutex_lock(&mover->lock);
     queue->first++;
     if (move->number > mover->moving.newest_out_over)
@@ -104,7 +120,7 @@ static bool next(struct cuda_mover *mover, struct cuda_move *move)
     bool found = mover->queues.out.issued < mover->queues.out.last;
     if (found)
         *move = *ebb__queue_at(&mover->queues.out, mover->queues.out.issued);
-    found = found && ebb__mover_is_past(mover, move->after, mover->queues.out.issued);
+    found = found && ebb__mover_may_begin(mover, move);
     pthread_mutex_unlock(&mover->lock);
     return found;
 }
@@ -146,6 +162,69 @@ static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move)
     return result;
 }
 
+/* `units` more of the newest flight have been queued. */
+static void note_queued(struct cuda_mover *mover, struct cuda_flight *flight, uint32_t units)
+{
+    struct cuda_flights *flights = &mover->moving.flights;
+    const struct ebb_cuda_driver *driver = mover->driver;
+    flight->queued += units;
+    if (flight->queued == flight->count &&
+        driver->cuEventRecord(flight->event, mover->lanes.out) != CUDA_SUCCESS)
+        driver->cuStreamSynchronize(mover->lanes.out);
+    if (!mover->config.backing->ops->out_bytes)
+        return;
+    uint32_t chunk = (flights->first_chunk + flights->chunk_count) % CUDA_MOST_CHUNKS;
+    if (driver->cuEventRecord(flights->chunks[chunk], mover->lanes.out) == CUDA_SUCCESS)
+        flights->chunk_count++;
+}
+
+/* May one more be queued? */
+static bool has_chunk(struct cuda_mover *mover)
+{
+    struct cuda_flights *flights = &mover->moving.flights;
+    while (flights->chunk_count &&
+           mover->driver->cuEventQuery(flights->chunks[flights->first_chunk]) !=
+               CUDA_ERROR_NOT_READY) {
+        flights->first_chunk = (flights->first_chunk + 1) % CUDA_MOST_CHUNKS;
+        flights->chunk_count--;
+    }
+    return flights->chunk_count < CUDA_MOST_CHUNKS;
+}
+
+static struct cuda_flight *newest_flight(struct cuda_mover *mover)
+{
+    struct cuda_flights *flights = &mover->moving.flights;
+    return &flights->items[(flights->first + flights->count - 1) % CUDA_MOST_FLIGHTS];
+}
+
+static bool is_half_queued(struct cuda_mover *mover)
+{
+    return mover->moving.flights.count &&
+           newest_flight(mover)->queued < newest_flight(mover)->count;
+}
+
+bool ebb__mover_queue_on(struct cuda_mover *mover)
+{
+    struct ebb_cuda_backing *backing = mover->config.backing;
+    if (!is_half_queued(mover) || !has_chunk(mover))
+        return false;
+    struct cuda_flight *flight = newest_flight(mover);
+    uint32_t left = flight->count - flight->queued;
+    uint32_t units = (uint32_t)(backing->ops->out_bytes / EBB_CUDA_UNIT_BYTES);
+    units = units < left ? units : left;
+    CUresult result = backing->ops->evict_on(
+        backing, ebb__table_address(mover->config.table, flight->first),
+        ebb__unit_bytes(flight->queued), ebb__unit_bytes(units), mover->lanes.out);
+    if (result != CUDA_SUCCESS && ++mover->moving.flights.failures < 3)
+        return false;
+    mover->moving.flights.failures = 0;
+    flight->has_failed = result != CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        ebb__mover_busy(mover, &mover->lanes.busy.out);
+    note_queued(mover, flight, flight->has_failed ? left : units);
+    return true;
+}
+
 static void skip_piece(struct cuda_side *side, const struct cuda_move *move)
 {
     side->done = side->piece_first + side->piece_count - move->first;
@@ -170,9 +249,12 @@ static bool start(struct cuda_mover *mover, const struct cuda_move *move)
     flight->first = side->piece_first;
     flight->count = side->piece_count;
     flight->kind = move->kind;
-    if (mover->driver->cuEventRecord(flight->event, mover->lanes.out) != CUDA_SUCCESS)
-        mover->driver->cuStreamSynchronize(mover->lanes.out);
+    flight->queued = 0;
+    flight->has_failed = false;
     flights->count++;
+    uint64_t most = move->kind == CUDA_MOVE_EVICT ? mover->config.backing->ops->out_bytes : 0;
+    uint64_t units = most / EBB_CUDA_UNIT_BYTES;
+    note_queued(mover, flight, most && units < flight->count ? (uint32_t)units : flight->count);
     skip_piece(side, move);
     return true;
 }
@@ -197,9 +279,11 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_move move;
-    bool did = ebb__mover_land(mover);
+    bool did = ebb__mover_queue_on(mover);
+    did |= ebb__mover_land(mover);
     did |= finish(mover);
-    if (mover->moving.flights.count == mover->moving.flights.most || !next(mover, &move))
+    if (mover->moving.flights.count == mover->moving.flights.most || is_half_queued(mover) ||
+        !has_chunk(mover) || !next(mover, &move))
         return did;
     if (side->number != move.number)
         *side = (struct cuda_side){.number = move.number};

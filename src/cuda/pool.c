@@ -311,24 +311,11 @@ void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count
 
 /* ---- the area -------------------------------------------------------------------------------- */
 
-static bool is_cached(const struct cuda_pool *pool, uint32_t unit)
+static void join_passages(const struct cuda_pool *pool, uint32_t first, uint32_t count,
+                          struct cuda_passages *before)
 {
-    return pool->units[unit].is_free && pool->units[unit].is_backed;
-}
-
-/* The next cached units of the area, from where the last search ended. */
-static uint32_t oldest_of_area(struct cuda_pool *pool, uint32_t most, uint32_t *count)
-{
-    for (uint32_t tries = 0; pool->area_cached_units && tries < pool->area_count; tries++) {
-        uint32_t first = pool->area_first + pool->area_cursor;
-        uint32_t last = pool->area_first + pool->area_count;
-        for (*count = 0; *count < most && first + *count < last && is_cached(pool, first + *count);)
-            ++*count;
-        if (*count)
-            return first;
-        pool->area_cursor = (pool->area_cursor + 1) % pool->area_count;
-    }
-    return CUDA_NO_UNIT;
+    for (uint32_t i = 0; i < count; i++)
+        ebb__passages_join(before, pool->streams, &pool->units[first + i].before);
 }
 
 uint32_t ebb__pool_cached(struct cuda_pool *pool, uint32_t run, uint32_t most, uint32_t *count,
@@ -343,10 +330,9 @@ uint32_t ebb__pool_cached(struct cuda_pool *pool, uint32_t run, uint32_t most, u
         if (*count > most && !pool->keeps_runs)
             *count = most;
     } else {
-        first = oldest_of_area(pool, most, count);
+        first = ebb__pool_oldest_chunks(pool, most, count);
     }
-    for (uint32_t i = 0; i < *count; i++)
-        ebb__passages_join(before, pool->streams, &pool->units[first + i].before);
+    join_passages(pool, first, *count, before);
     return first;
 }
 
@@ -380,37 +366,34 @@ static void leave_area(struct cuda_pool *pool)
     pool->area_cached_units = 0;
 }
 
-void ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count)
+bool ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count)
 {
-    leave_area(pool);
+    if (pool->keeps_runs && pool->old_area_count == CUDA_MOST_AREAS)
+        return false;
+    if (pool->keeps_runs && pool->area_count)
+        pool->old_areas[pool->old_area_count++] =
+            (struct cuda_span){pool->area_first, pool->area_count};
+    if (!pool->keeps_runs)
+        leave_area(pool);
     for (uint32_t i = 0; i < count; i++)
         pool->units[first + i] =
             (struct cuda_unit){.is_free = true, .is_first = i == 0, .is_area = true};
     pool->area_first = first;
     pool->area_count = count;
     pool->area_cursor = 0;
-}
-
-bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t *bare_count,
-                       struct cuda_passages *before)
-{
-    *bare_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!pool->units[first + i].is_free || !pool->units[first + i].is_area)
-            return false;
-        *bare_count += !pool->units[first + i].is_backed;
-    }
-    if (!is_settled(pool, first, count))
-        return false;
-    pool->area_cached_units -= count - *bare_count;
-    take_units(pool, first, count, before);
     return true;
 }
 
-uint32_t ebb__pool_bare_at(const struct cuda_pool *pool, uint32_t first, uint32_t count)
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
+                       struct cuda_passages *before)
 {
-    uint32_t bare = 0;
     for (uint32_t i = 0; i < count; i++)
-        bare += !pool->units[first + i].is_backed;
-    return bare;
+        if (!pool->units[first + i].is_free || !pool->units[first + i].is_area)
+            return false;
+    /* Where nothing is mapped, nobody writes what a drop destroys, and pages come after it. */
+    if (!pool->keeps_runs && !is_settled(pool, first, count))
+        return false;
+    pool->area_cached_units -= count;
+    take_units(pool, first, count, before);
+    return true;
 }

@@ -11,7 +11,9 @@
  * The *area* is a region whose addresses the plan gives; its units are in no run.
  *
  * Where pages leave as they came (`moves_whole`), cached runs are neither joined nor cut. Each is
- * what a block was, and serves a block of that size again. There is no area.
+ * what a block was, and serves a block of that size again. In the area, memory comes and leaves in
+ * *chunks* of up to 16 units there, which several blocks share. So placed blocks stay until they
+ * are freed.
  *
  * `backed_units` is what the launch order has: it counts units on the device, or on their way. */
 #ifndef EBB_CUDA_POOL_H
@@ -22,6 +24,7 @@
 
 #define CUDA_NO_RUN 0u
 #define CUDA_POOL_BINS 192u
+#define CUDA_MOST_AREAS 8u
 
 struct cuda_unit {
     struct cuda_passages before; /* of a free unit */
@@ -54,6 +57,11 @@ struct cuda_pool {
     uint32_t newest_cached, oldest_cached;
     uint64_t backed_units, cached_units, area_cached_units;
     uint32_t area_first, area_count, area_cursor;
+    struct cuda_span {
+        uint32_t first, count;
+    } old_areas[CUDA_MOST_AREAS]; /* where runs are kept: they have chunks, until these leave */
+    uint32_t old_area_count;
+    uint32_t chunk_units;              /* of the area; it begins and ends with a chunk */
     const _Atomic uint64_t *outs_over; /* requests up to this number are over */
     bool keeps_runs;                   /* cached ones stay as they are */
     uint32_t kept[CUDA_RUN_SIZES]; /* then: how many there are of a size; larger ones: the last */
@@ -73,10 +81,18 @@ void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool
 /* The newest arrival that was given with these units. 0: none. */
 uint32_t ebb__pool_arrival(const struct cuda_pool *pool, uint32_t first, uint32_t count);
 /* Up to `most` units of this cached run, or all of it if runs are kept. CUDA_NO_RUN: of the one
- * that has been free for longest. There are *count; 0: none is cached. Work in *before must be over
- * when their pages are taken. */
+ * that has been free for longest, else of the area, in whole chunks. There are *count; 0: none is
+ * cached. Work in *before must be over when their pages are taken. */
 uint32_t ebb__pool_cached(struct cuda_pool *pool, uint32_t run, uint32_t most, uint32_t *count,
                           struct cuda_passages *before);
+/* Likewise of the chunk at `first`, all of which must be cached. */
+void ebb__pool_cached_chunk(struct cuda_pool *pool, uint32_t first, struct cuda_passages *before);
+bool ebb__pool_is_cached_chunk(const struct cuda_pool *pool, uint32_t first);
+/* Cached chunks, up to `most` units rounded up: of an area that is not used any more, else from
+ * where the last search ended. There are *count units. CUDA_NO_UNIT: none. */
+uint32_t ebb__pool_oldest_chunks(struct cuda_pool *pool, uint32_t most, uint32_t *count);
+/* A cached chunk of an area that is not used any more. CUDA_NO_UNIT: none. */
+uint32_t ebb__pool_old_chunk(const struct cuda_pool *pool);
 /* These units become bare: the request of that number drops their pages. */
 void ebb__pool_drop(struct cuda_pool *pool, uint32_t first, uint32_t count, uint64_t number);
 /* The request of that number will destroy the contents of these free units. */
@@ -84,12 +100,17 @@ void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, u
 /* Live units leave the device, or come to it. */
 void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed);
 
-/* Units of a new region are the area from now on. Those of the old one become runs. */
-void ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count);
-/* Units [first, + count) of the area, if all of them are free. *bare_count: those without pages,
- * which count as backed now. */
-bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t *bare_count,
+/* Units of a new region, whole chunks, are the area from now on. Those of the old one become
+ * runs, or leave by chunks where runs are kept. False: there have been too many. */
+bool ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count);
+/* Units [first, + count) of the area, if all of them are free. Their chunks are backed. */
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
                        struct cuda_passages *before);
+/* How many units of the chunks around these are without pages. */
 uint32_t ebb__pool_bare_at(const struct cuda_pool *pool, uint32_t first, uint32_t count);
+/* They count as backed from now on, and will have pages with that arrival. */
+void ebb__pool_back_at(struct cuda_pool *pool, uint32_t first, uint32_t count, uint32_t arrival);
+/* The chunks around these units of the area. */
+struct cuda_span ebb__pool_chunks(const struct cuda_pool *pool, uint32_t first, uint32_t count);
 
 #endif

@@ -30,7 +30,8 @@ bool ebb__room_may_evict(const struct cuda_room *room, uint32_t number)
 {
     const struct cuda_block *block = &room->table->blocks[number];
     return block->state == CUDA_BLOCK_RESIDENT && !block->is_small && !block->is_kept &&
-           block->holds == 0 && !room->config->record && room->backing->ops->can_evict;
+           block->holds == 0 && !room->config->record && room->backing->ops->can_evict &&
+           !(block->is_placed && room->pool->keeps_runs); /* others are in its chunks */
 }
 
 bool ebb__room_evict(struct cuda_room *room, uint32_t number)
@@ -82,6 +83,9 @@ static bool add_fetch(struct cuda_room *room, struct cuda_block *block, bool kee
         !ebb__passages_cover(room->streams, &block->uses, move.events, CUDA_MOVE_EVENTS,
                              &move.event_count))
         return false;
+    /* An eviction that has not begun need not begin. Evictions at random are there to be seen. */
+    if (!room->config->chaos_seed || block->move % 4 == 0)
+        ebb__mover_call_off(room->mover, block->move);
     block->move = ebb__mover_add(room->mover, &move, &block->arrival);
     return true;
 }
@@ -122,41 +126,78 @@ void ebb__room_serve(struct cuda_room *room, uint32_t number)
 /* The cached run that goes first if `most` units are wanted. The plan tells when the last one of
  * its size will be needed: the later the better. To unmap a range and to map it again costs about
  * the same for each page, so large ones are better. CUDA_NO_RUN: the one that has been free for
- * longest. is_spare: none but one that is over, and not needed soon. */
-static uint32_t find_run(struct cuda_room *room, uint64_t most, bool is_spare)
+ * longest. is_spare: none but one that is over, not needed soon, and a large part of that. */
+struct choice {
+    uint32_t run;   /* CUDA_NO_RUN: a chunk, if there is one */
+    uint32_t chunk; /* its first unit; CUDA_NO_UNIT: none */
+    uint64_t score;
+};
+
+static void find_chunk(struct cuda_room *room, uint64_t most, bool is_spare, struct choice *best)
 {
+    struct cuda_pool *pool = room->pool;
+    struct cuda_passages before;
+    uint32_t old = pool->area_cached_units ? ebb__pool_old_chunk(pool) : CUDA_NO_UNIT;
+    if (old != CUDA_NO_UNIT) { /* nobody needs it any more */
+        *best = (struct choice){CUDA_NO_RUN, old, UINT64_MAX};
+        return;
+    }
+    for (uint32_t i = 0; pool->area_cached_units && i < pool->area_count; i += pool->chunk_units) {
+        uint32_t chunk = i / pool->chunk_units;
+        uint64_t needed = chunk < CUDA_AHEAD_CHUNKS ? room->ahead.chunks[chunk] : UINT32_MAX;
+        uint64_t worth = pool->chunk_units < most ? pool->chunk_units : most;
+        if ((needed + 1) * worth <= best->score ||
+            !ebb__pool_is_cached_chunk(pool, pool->area_first + i))
+            continue;
+        ebb__pool_cached_chunk(pool, pool->area_first + i, &before);
+        bool is_over = ebb__passages_are_over(room->streams, &before);
+        if (is_spare && (!is_over || needed < LEAST_SPARE || worth * MOST_SPARE < most))
+            continue;
+        uint64_t score = (needed + 1) * worth / (is_over ? 1 : IN_USE_WORTH);
+        if (score > best->score)
+            *best = (struct choice){CUDA_NO_RUN, pool->area_first + i, score};
+    }
+}
+
+static struct choice find_run(struct cuda_room *room, uint64_t most, bool is_spare)
+{
+    struct choice choice = {CUDA_NO_RUN, CUDA_NO_UNIT, 0};
     const struct cuda_pool *pool = room->pool;
-    uint32_t best = CUDA_NO_RUN, looks = 0;
-    uint64_t best_score = 0;
+    uint32_t looks = 0;
     if (!pool->keeps_runs || !ebb__follow_is_planned(room->follow))
-        return CUDA_NO_RUN;
-    ebb__follow_ahead(room->follow, pool->kept, UINT32_MAX, &room->ahead);
+        return choice;
+    ebb__follow_ahead(room->follow, pool->kept, pool->chunk_units, UINT32_MAX, &room->ahead);
     for (uint32_t i = pool->oldest_cached; i && looks < MOST_CANDIDATES;
          i = pool->runs[i].newer, looks++) {
         const struct cuda_run *run = &pool->runs[i];
         uint64_t needed = room->ahead.needed[ebb__run_size(run->count)];
         uint64_t worth = run->count < most ? run->count : most;
         bool is_over = ebb__passages_are_over(room->streams, &pool->units[run->first].before);
-        if (is_spare && (!is_over || needed < LEAST_SPARE))
+        if (is_spare && (!is_over || needed < LEAST_SPARE || worth * MOST_SPARE < most))
             continue;
         uint64_t score = (needed + 1) * worth / (is_over ? 1 : IN_USE_WORTH);
-        if (score > best_score) {
-            best = i;
-            best_score = score;
-        }
+        if (score > choice.score)
+            choice = (struct choice){i, CUDA_NO_UNIT, score};
     }
-    return best;
+    find_chunk(room, most, is_spare, &choice);
+    return choice;
 }
 
-/* Units of a cached run leave. CUDA_NO_RUN: of the oldest. False: none can. */
-static bool drop_cached(struct cuda_room *room, uint32_t run, uint64_t most)
+/* Units of a cached run, or a chunk, leave. No choice: of the oldest. False: none can. */
+static bool drop_cached(struct cuda_room *room, struct choice choice, uint64_t most)
 {
     struct cuda_move move = {.kind = CUDA_MOVE_DROP};
     struct cuda_passages before;
     uint32_t limit = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
-    move.first = ebb__pool_cached(room->pool, run, limit, &move.count, &before);
+    if (choice.chunk != CUDA_NO_UNIT) {
+        move.first = choice.chunk;
+        move.count = room->pool->chunk_units;
+        ebb__pool_cached_chunk(room->pool, choice.chunk, &before);
+    } else {
+        move.first = ebb__pool_cached(room->pool, choice.run, limit, &move.count, &before);
+    }
     if (!move.count)
         return false;
     if (!ebb__passages_cover(room->streams, &before, move.events, CUDA_MOVE_EVENTS,
@@ -215,8 +256,24 @@ static bool evict_one(struct cuda_room *room)
     return false;
 }
 
+/* What is being evicted leaves when it has been copied, which takes a while. Cached ranges leave at
+ * once, so they go first. */
+static void make_at_once(struct cuda_room *room, uint64_t count)
+{
+    uint64_t limit = ebb__room_limit(room) / EBB_CUDA_UNIT_BYTES;
+    uint64_t leaving =
+        room->backing->ops->drops_at_once ? ebb__mover_leaving_units(room->mover) : 0;
+    while (leaving && room->pool->backed_units + leaving + count > limit) {
+        uint64_t most = room->pool->backed_units + leaving + count - limit;
+        if (!drop_cached(room, find_run(room, most, false), most))
+            return;
+    }
+}
+
 bool ebb__room_make(struct cuda_room *room, uint64_t count)
 {
+    if (count)
+        make_at_once(room, count);
     for (;;) {
         uint64_t limit = ebb__room_limit(room) / EBB_CUDA_UNIT_BYTES;
         uint64_t wanted = room->pool->backed_units + count;
@@ -233,11 +290,12 @@ bool ebb__room_make_spare(struct cuda_room *room, uint64_t count)
 {
     for (unsigned tries = 0; tries < MOST_SPARE; tries++) {
         uint64_t limit = ebb__room_limit(room) / EBB_CUDA_UNIT_BYTES;
-        if (room->pool->backed_units + count <= limit)
+        uint64_t taken = room->pool->backed_units + ebb__mover_leaving_units(room->mover);
+        if (taken + count <= limit)
             return true;
-        uint64_t most = room->pool->backed_units + count - limit;
-        uint32_t run = find_run(room, most, true);
-        if (!run || !drop_cached(room, run, most))
+        uint64_t most = taken + count - limit;
+        struct choice choice = find_run(room, most, true);
+        if (!choice.score || !drop_cached(room, choice, most))
             return false;
     }
     return false;
@@ -249,6 +307,8 @@ void ebb__room_shrink(struct cuda_room *room, uint64_t bytes)
     uint64_t backed = room->pool->backed_units;
     uint64_t goal = backed > units ? backed - units : 0;
     while (room->pool->backed_units > goal &&
-           (drop_cached(room, CUDA_NO_RUN, room->pool->backed_units - goal) || evict_one(room)))
+           (drop_cached(room, (struct choice){CUDA_NO_RUN, CUDA_NO_UNIT, 0},
+                        room->pool->backed_units - goal) ||
+            evict_one(room)))
         ;
 }

@@ -73,6 +73,46 @@ bool ebb__take_populate(struct ebb_cuda *engine, uint32_t first, uint32_t count,
     return true;
 }
 
+/* Pages for these units of the area, which belong to whoever takes them. */
+static bool back_area(struct ebb_cuda *engine, uint32_t first, uint32_t count, uint64_t *number)
+{
+    struct cuda_span chunks = ebb__pool_chunks(&engine->pool, first, count);
+    uint32_t arrival;
+    if (!ebb__take_populate(engine, chunks.first, chunks.count, number, &arrival))
+        return false;
+    ebb__pool_back_at(&engine->pool, first, count, arrival);
+    return true;
+}
+
+/* Room for what these units lack. To make it, others of the same chunks may have left. */
+static bool make_area_room(struct ebb_cuda *engine, uint32_t first, uint32_t count)
+{
+    for (unsigned tries = 0; tries < 4; tries++) {
+        uint32_t bare = ebb__pool_bare_at(&engine->pool, first, count);
+        if (!ebb__room_make(&engine->room, bare))
+            return false;
+        if (bare == ebb__pool_bare_at(&engine->pool, first, count))
+            return true;
+    }
+    return false;
+}
+
+/* The area has so many bytes at least. False: there are no addresses. */
+static bool has_area(struct ebb_cuda *engine, uint64_t bytes)
+{
+    struct cuda_pool *pool = &engine->pool;
+    if (bytes >= (uint64_t)1 << 46)
+        return false;
+    uint32_t chunks = (units_of(bytes) + pool->chunk_units - 1) / pool->chunk_units;
+    uint32_t count = chunks * pool->chunk_units;
+    if (count > pool->area_count) {
+        uint32_t region = reserve(engine, count);
+        if (region != CUDA_NO_UNIT && !ebb__pool_set_area(pool, region, count))
+            ebb__pool_add(pool, region, count);
+    }
+    return count <= pool->area_count;
+}
+
 /* The planned address of the allocation that comes now. False: it has none, or it is not free. */
 bool ebb__take_planned(struct ebb_cuda *engine, uint64_t bytes, struct cuda_taken *taken)
 {
@@ -80,25 +120,17 @@ bool ebb__take_planned(struct ebb_cuda *engine, uint64_t bytes, struct cuda_take
     struct cuda_pool *pool = &engine->pool;
     uint64_t area_bytes = 0;
     uint64_t place = ebb__follow_place(engine->follow, bytes, &area_bytes);
-    uint32_t bare = 0;
-    if (place == EBB_SCRIPT_NO_PLACE || pool->keeps_runs)
+    if (place == EBB_SCRIPT_NO_PLACE)
         return false;
     uint64_t first = place / EBB_CUDA_UNIT_BYTES;
-    bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && area_bytes < (uint64_t)1 << 46;
-    if (fits && units_of(area_bytes) > pool->area_count) {
-        uint32_t region = reserve(engine, units_of(area_bytes));
-        if (region != CUDA_NO_UNIT)
-            ebb__pool_set_area(pool, region, units_of(area_bytes));
-    }
-    fits = fits && first + taken->count <= pool->area_count;
+    bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && has_area(engine, area_bytes) &&
+                first + taken->count <= pool->area_count;
     taken->first = pool->area_first + (uint32_t)first;
-    if (fits &&
-        ebb__room_make(&engine->room, ebb__pool_bare_at(pool, taken->first, taken->count)) &&
-        ebb__pool_take_at(pool, taken->first, taken->count, &bare, &taken->before)) {
-        /* If this fails, the bytes are used where the driver has them. */
+    if (fits && make_area_room(engine, taken->first, taken->count) &&
+        (!ebb__pool_bare_at(pool, taken->first, taken->count) ||
+         back_area(engine, taken->first, taken->count, &taken->move)) &&
+        ebb__pool_take_at(pool, taken->first, taken->count, &taken->before)) {
         taken->arrival = ebb__pool_arrival(pool, taken->first, taken->count);
-        if (bare)
-            ebb__take_populate(engine, taken->first, taken->count, &taken->move, &taken->arrival);
         atomic_fetch_add(&counters->placement_blocks, 1);
         return taken->is_placed = true;
     }
@@ -142,6 +174,27 @@ bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_take
     return taken->is_absent = true;
 }
 
+/* Pages for the blocks that will be placed next, in their order. */
+static void prepare_places(struct ebb_cuda *engine)
+{
+    struct cuda_place places[AHEAD_TURNS];
+    uint32_t made = 0, count = ebb__follow_places(engine->follow, AHEAD_TURNS, places, AHEAD_TURNS);
+    uint64_t number;
+    for (uint32_t i = 0; i < count && made < MOST_AHEAD; i++) {
+        uint32_t first = engine->pool.area_first + places[i].first;
+        if (places[i].first + places[i].count > engine->pool.area_count)
+            return;
+        uint32_t bare = ebb__pool_bare_at(&engine->pool, first, places[i].count);
+        if (!bare)
+            continue;
+        if (!ebb__mover_has_room(engine->mover, 1) || !ebb__room_make_spare(&engine->room, bare) ||
+            ebb__pool_bare_at(&engine->pool, first, places[i].count) != bare ||
+            !back_area(engine, first, places[i].count, &number))
+            return;
+        made++;
+    }
+}
+
 void ebb__take_ahead(struct ebb_cuda *engine)
 {
     struct cuda_pool *pool = &engine->pool;
@@ -151,8 +204,9 @@ void ebb__take_ahead(struct ebb_cuda *engine)
     uint32_t arrival;
     if (!pool->keeps_runs || engine->config.record || !ebb__follow_is_planned(engine->follow))
         return;
+    prepare_places(engine);
     for (unsigned i = 0; i < MOST_AHEAD; i++) {
-        ebb__follow_ahead(engine->follow, pool->kept, AHEAD_TURNS, &ahead);
+        ebb__follow_ahead(engine->follow, pool->kept, pool->chunk_units, AHEAD_TURNS, &ahead);
         uint32_t count = ahead.lacking;
         if (!count || count == CUDA_RUN_SIZES - 1 || !ebb__mover_has_room(engine->mover, 1) ||
             !ebb__room_make_spare(&engine->room, count))

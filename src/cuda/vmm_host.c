@@ -19,6 +19,12 @@
 #include "cuda/core.h"
 #include "cuda/memory.h"
 
+/* Of copies to the host so many are queued at a time, since mappings wait for them. 85 us on an
+ * H200. */
+#define OUT_BYTES ((uint64_t)8 << 20)
+
+#define LEAST_CHUNKS 64u
+
 static size_t units_bytes(uint64_t bytes)
 {
     return ebb__vmm_count(bytes) * sizeof(struct vmm_unit);
@@ -81,6 +87,8 @@ static uint64_t vmm_piece(struct ebb_cuda_backing *backing, CUdeviceptr first, u
     struct vmm *vmm = (struct vmm *)backing;
     const struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
     uint32_t count = ebb__vmm_count(bytes), same;
+    if (!units[0].page && !units[0].part && count > backing->chunk_units)
+        count = backing->chunk_units;
     for (same = 1; same < count && same < VMM_MOST_PART_UNITS; same++)
         if (!units[same].page != !units[0].page ||
             (!units[0].page && units[same].part != units[0].part))
@@ -215,25 +223,35 @@ static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, u
 
 /* ---- from the device ------------------------------------------------------------------------- */
 
+static CUresult vmm_evict_on(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t done,
+                             uint64_t bytes, CUstream lane)
+{
+    struct vmm *vmm = (struct vmm *)backing;
+    const struct vmm_part *part = &vmm->pages.parts[ebb__vmm_units_at(vmm, first)[0].part];
+    return backing->driver->cuMemcpyAsync(part->alias + done, first + done, bytes, lane);
+}
+
 static CUresult vmm_evict(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                           bool is_clean, CUstream lane)
 {
     struct vmm *vmm = (struct vmm *)backing;
+    struct vmm_unit *unit = ebb__vmm_units_at(vmm, first);
     (void)is_clean;
     uint32_t part = ebb__vmm_part_take(&vmm->pages, ebb__vmm_count(bytes));
     if (!part)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result =
-        backing->driver->cuMemcpyAsync(vmm->pages.parts[part].alias, first, bytes, lane);
-    if (result == CUDA_SUCCESS)
-        ebb__vmm_units_at(vmm, first)[0].part = part;
-    else
+    unit->part = part;
+    CUresult result = vmm_evict_on(backing, first, 0, bytes < OUT_BYTES ? bytes : OUT_BYTES, lane);
+    if (result != CUDA_SUCCESS) {
+        unit->part = VMM_NO_PART;
         ebb__vmm_part_give(&vmm->pages, part);
+    }
     return result;
 }
 
 /* The copy is over: the part takes the place of the pages. */
-static CUresult vmm_evicted(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
+static CUresult vmm_evicted(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                            bool is_copied)
 {
     struct vmm *vmm = (struct vmm *)backing;
     struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
@@ -241,7 +259,8 @@ static CUresult vmm_evicted(struct ebb_cuda_backing *backing, CUdeviceptr first,
         found = ebb__vmm_pages_of(units, ebb__vmm_count(bytes), numbers);
     uint32_t number = units[0].part;
     units[0].part = VMM_NO_PART;
-    CUresult result = backing->driver->cuMemUnmap(first, bytes);
+    CUresult result =
+        is_copied ? backing->driver->cuMemUnmap(first, bytes) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS && backing->ops->needs_quiet) {
         result = ebb__vmm_show_part(vmm, first, number);
         for (unsigned i = 0; i < VMM_MOST_TRIES && result != CUDA_SUCCESS; i++)
@@ -296,9 +315,10 @@ static void vmm_destroy(struct ebb_cuda_backing *backing)
 
 #define VMM_OPS                                                                                    \
     .can_evict = true, .drops_at_once = true, .moves_whole = true, .most_flights = 4,              \
-    .reserve = vmm_reserve, .release = vmm_release, .piece = vmm_piece, .populate = vmm_populate,  \
-    .evict = vmm_evict, .evicted = vmm_evicted, .fetch = vmm_fetch, .drop = vmm_drop,              \
-    .forget = vmm_forget, .serve = vmm_serve, .trim = vmm_trim, .destroy = vmm_destroy
+    .out_bytes = OUT_BYTES, .reserve = vmm_reserve, .release = vmm_release, .piece = vmm_piece,    \
+    .populate = vmm_populate, .evict = vmm_evict, .evict_on = vmm_evict_on,                        \
+    .evicted = vmm_evicted, .fetch = vmm_fetch, .drop = vmm_drop, .forget = vmm_forget,            \
+    .serve = vmm_serve, .trim = vmm_trim, .destroy = vmm_destroy
 
 static const struct ebb_cuda_backing_ops quiet_ops = {
     .name = "vmm-host", .needs_quiet = true, VMM_OPS};
@@ -318,6 +338,16 @@ static bool can_map(const struct ebb_cuda_config *config)
            can;
 }
 
+/* To map a page costs the same for 2 MiB as for 32. A budget of few pages would be kept badly. */
+static uint32_t chunk_units(const struct ebb_cuda_config *config)
+{
+    uint64_t budget = atomic_load(&config->ledger->budget_bytes);
+    uint32_t count = VMM_MOST_PART_UNITS;
+    while (count > 1 && budget / LEAST_CHUNKS < count * EBB_CUDA_UNIT_BYTES)
+        count /= 2;
+    return count;
+}
+
 enum ebb_status ebb__vmm_host_create(const struct ebb_cuda_config *config,
                                      struct ebb_cuda_backing **backing, struct ebb_error *error)
 {
@@ -331,6 +361,7 @@ enum ebb_status ebb__vmm_host_create(const struct ebb_cuda_config *config,
     vmm->base.ops = config->backing == EBB_CUDA_VMM_TRUSTING ? &trusting_ops : &quiet_ops;
     vmm->base.driver = config->driver;
     vmm->base.device = config->device;
+    vmm->base.chunk_units = chunk_units(config);
     if (!ebb__vmm_pages_init(&vmm->pages, &vmm->base, config->pinned_budget_bytes)) {
         vmm_destroy(&vmm->base);
         status = ebb__fail(error, EBB_ERR_UNSUPPORTED, "CUDA",

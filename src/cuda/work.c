@@ -131,6 +131,8 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
         else
             use_large(engine, work, begun, block, work->uses[i].access);
     }
+    if (engine->scratch.count > 1)
+        ebb__scratch_sort(&engine->scratch);
 }
 
 /* What is due at the uses happens before anything is fetched: it makes room, and may fetch. */

@@ -103,6 +103,7 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
     if (process->memory->is_device) { /* blocks take whole units, and smaller ones do not move */
         terms.page_bytes = EBB_HUGE_BYTES;
         terms.smallest_block_bytes = EBB_HUGE_BYTES / 2;
+        terms.place_unit_bytes = atomic_load(&process->stream.ring->counters.place_unit_bytes);
     }
     return terms;
 }
