@@ -270,7 +270,7 @@ static void missing_uses_are_passed(void **state)
     struct run *run = begin(60, false);
     set_script(run);
     iterate(run, 2);
-    for (unsigned count = 1; count <= 6; count++) {
+    for (unsigned count = 1; count <= 40; count += 1 + count / 4) {
         struct cuda_follow_counts before = counts(run);
         play_without(run, EBB_EVENT_ACCESS, count);
         assert_int_equal(counts(run).mismatches, before.mismatches);

@@ -184,16 +184,20 @@ static uint32_t pass_missing(struct ebb_cuda_follow *follow, uint32_t at)
     return first;
 }
 
-/* The next ALLOC, if it is of this size and only uses are missing before it. */
-static uint32_t next_alloc(const struct ebb_cuda_follow *follow, uint64_t bytes)
+/* The next position that `event` may have if only uses are missing before it. For a use, several in
+ * a row have not fitted. */
+static uint32_t look_further(const struct ebb_cuda_follow *follow, const struct cuda_event *event)
 {
     uint32_t at = follow->position, clocks = follow->current->script->clock_count;
+    if (event->kind == EBB_EVENT_ACCESS && follow->strays < MOST_AHEAD)
+        return EBB_SCRIPT_NONE;
     for (uint32_t missing = 0, steps = 0; missing <= MOST_STRAYS && steps < clocks; steps++) {
-        const struct ebb_script_event *event = follow_event(follow->current, at);
+        uint32_t kind = follow_event(follow->current, at)->kind;
         bool is_seen = ahead_at(follow, at) < follow->ahead_count;
-        if (event->kind == EBB_EVENT_ALLOC && !is_seen)
-            return event->size_bytes == bytes ? at : EBB_SCRIPT_NONE;
-        missing += event->kind == EBB_EVENT_ACCESS && !is_seen;
+        bool may_be = kind == event->kind && fits(follow, event, at, false);
+        if (!is_seen && (may_be || kind == EBB_EVENT_ALLOC))
+            return may_be ? at : EBB_SCRIPT_NONE;
+        missing += kind == EBB_EVENT_ACCESS && !is_seen;
         at = at + 1 == clocks ? 0 : at + 1;
     }
     return EBB_SCRIPT_NONE;
@@ -203,8 +207,8 @@ static uint32_t next_alloc(const struct ebb_cuda_follow *follow, uint64_t bytes)
 static bool match(struct ebb_cuda_follow *follow, const struct cuda_event *event)
 {
     uint32_t first, at = look(follow, event, &first);
-    if (at == EBB_SCRIPT_NONE && event->kind == EBB_EVENT_ALLOC)
-        first = at = next_alloc(follow, event->bytes);
+    if (at == EBB_SCRIPT_NONE)
+        first = at = look_further(follow, event);
     if (at == EBB_SCRIPT_NONE)
         return event->kind == EBB_EVENT_ACCESS && ++follow->strays <= MOST_STRAYS;
     if (at != first && follow->ahead_count == MOST_AHEAD)
