@@ -1,7 +1,7 @@
 /* Replays a training of a GPU on the CUDA engine, without a GPU: the driver here only keeps time.
  *
  *     bench_cuda_replay TRACE [--share 75] [--iterations 8] [--slower 4]
- *         [--margin MIB] [--smallest MIB] [--fixed US]
+ *         [--strays 0] [--margin MIB] [--smallest MIB] [--fixed US]
  *
  * TRACE is of `ebb record --device cuda`; docs/results has two. One of its iterations is repeated,
  * with the backing vmm-trusting. Kernels last as long as there. Copies last as on the machine
@@ -11,7 +11,8 @@
  *
  * Everything is `--slower` times as slow as there; 1 needs two cores for itself. `--margin` is left
  * free by the plan, `--smallest` is the smallest block that it evicts. `--fixed` is a cost of each
- * transfer that the plan expects beyond those of the machine.
+ * transfer that the plan expects beyond those of the machine. So many of 1000 kernels name a block
+ * that they do not use: `--strays`.
  *
  * Prints for each iteration its time without that factor, and what moved. Fails if the device would
  * use what is not mapped, or if something is unmapped that it uses.
@@ -41,7 +42,7 @@
 
 static struct {
     double slower, fixed_us;
-    int smallest_mib, margin_mib;
+    int smallest_mib, margin_mib, strays;
     struct ebb_machine machine;
 } set = {.slower = 4};
 
@@ -532,7 +533,9 @@ struct run {
     struct ebb_cuda_config config;
     struct ebb_cuda *engine;
     CUstream stream;
-    CUdeviceptr *at[2];   /* of this iteration's blocks, and of the one before */
+    CUdeviceptr *at[2]; /* of this iteration's blocks, and of the one before */
+    uint64_t *bytes;    /* of this iteration's blocks */
+    uint64_t random;
     uint64_t *serials[2]; /* the same: names in the events */
     CUdeviceptr *persistent;
     uint64_t *persistent_serials;
@@ -651,6 +654,23 @@ static void launch(struct run *run, struct operand *operands, size_t count, uint
     run->time_ns += ns;
 }
 
+static uint64_t draw(struct run *run, uint64_t below)
+{
+    run->random = run->random * 6364136223846793005u + 1442695040888963407u;
+    return (run->random >> 33) % below;
+}
+
+/* At times, another block that lives now. */
+static size_t add_stray(struct run *run, struct operand *operands, size_t count)
+{
+    uint64_t block = draw(run, training.allocs);
+    if (count == MOST_OPERANDS || draw(run, 1000) >= (uint64_t)set.strays || !run->at[0][block])
+        return count;
+    operands[count] = (struct operand){
+        {run->at[0][block], 0, EBB_ACCESS_READ}, run->serials[0][block], run->bytes[block]};
+    return count + 1;
+}
+
 static void iterate(struct run *run)
 {
     struct operand operands[MOST_OPERANDS];
@@ -667,6 +687,7 @@ static void iterate(struct run *run)
         CUdeviceptr *at = place_of(run, step, &serial);
         if (step->kind == EBB_EVENT_ALLOC) {
             allocate(run, step->bytes, at, serial);
+            run->bytes[step->block] = step->bytes;
         } else if (*at && step->kind == EBB_EVENT_FREE) {
             note(run, EBB_EVENT_FREE, 0, *serial, step->bytes);
             ebb__cuda_free(run->engine, *at, run->stream);
@@ -675,6 +696,7 @@ static void iterate(struct run *run)
             operands[count++] = (struct operand){{*at, 0, step->access}, *serial, step->bytes};
         }
         if (step->kernel_ns) {
+            count = add_stray(run, operands, count);
             launch(run, operands, count, step->kernel_ns);
             count = 0;
         }
@@ -741,6 +763,7 @@ static void begin(struct run *run, uint64_t budget_bytes, enum ebb_cuda_backing_
         run->at[i] = calloc(training.allocs + 1, sizeof **run->at);
         run->serials[i] = calloc(training.allocs + 1, sizeof **run->serials);
     }
+    run->bytes = calloc(training.allocs + 1, sizeof *run->bytes);
     run->persistent = calloc(training.persistent + 1, sizeof *run->persistent);
     run->persistent_serials = calloc(training.persistent + 1, sizeof *run->persistent_serials);
     for (uint32_t i = 0; i < training.persistent; i++)
@@ -799,6 +822,8 @@ int main(int argc, char **argv)
             set.slower = atof(argv[i + 1]);
         else if (strcmp(argv[i], "--fixed") == 0)
             set.fixed_us = atof(argv[i + 1]);
+        else if (strcmp(argv[i], "--strays") == 0)
+            set.strays = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--margin") == 0)
             set.margin_mib = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--smallest") == 0)

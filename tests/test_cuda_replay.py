@@ -14,11 +14,11 @@ TRACES = os.path.join(SOURCE, "docs", "results")
 
 @unittest.skipUnless(os.path.exists(REPLAY), "the benchmarks are not built")
 class Replay(unittest.TestCase):
-    def replay(self, trace, share):
-        """The figures of each iteration."""
+    def replay(self, trace, share, strays=0):
+        """The figures of each iteration. So many of 1000 kernels name a block too many."""
         done = subprocess.run(
             [REPLAY, os.path.join(TRACES, trace), "--share", str(share), "--iterations", "9",
-             "--slower", "2"], capture_output=True, text=True, timeout=120, check=False)
+             "--slower", "2", "--strays", str(strays)], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""), (trace, share))
         lines = [line for line in done.stdout.splitlines() if re.match(r"\d+: ", line)]
         self.assertEqual(len(lines), 9)
@@ -28,7 +28,7 @@ class Replay(unittest.TestCase):
         for trace in ("gpu-resnet50-h200.ebbt", "gpu-gpt-h200.ebbt"):
             for share in (75, 60, 40):
                 with self.subTest(trace=trace, share=share):
-                    last = self.replay(trace, share)[-1]
+                    last = self.replay(trace, share, strays=20)[-1]
                     self.assertEqual(last[-1], 0, "departures")
                     self.assertGreater(last[3], 0, "moved out")
 
