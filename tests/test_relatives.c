@@ -90,8 +90,8 @@ static uint64_t turn_over(struct stage *stage, uint64_t seed)
     return stage->rig->runtime->table.copies.extents.used_bytes;
 }
 
-/* Frees shared space as if the store were full, until `wanted` bytes are used there. Locks are looked
- * at less often if that has taken long. Returns the bytes used in the store. */
+/* Frees shared space as if the store were full. Locks are looked at less often if that has taken
+ * long. So it is tried until `wanted` bytes are used. Returns how many are. */
 static uint64_t look(struct stage *stage, uint64_t wanted)
 {
     uint64_t bytes = 0;
