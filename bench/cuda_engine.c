@@ -7,23 +7,18 @@
  */
 #include "base/clock.h"
 #include "cuda/internal.h"
+#include "no_driver.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define RUNS 9u
 #define CALLS 200000u
 #define USES 8u
 #define MOST_THREADS 4u
 
-/* ---- a driver that does nothing -------------------------------------------------------------- */
-
-static CUresult nothing(void)
-{
-    return CUDA_SUCCESS;
-}
+/* ---- the driver -------------------------------------------------------------- */
 
 static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned flags)
 {
@@ -31,39 +26,6 @@ static CUresult alloc_managed(CUdeviceptr *address, size_t bytes, unsigned flags
     (void)flags;
     *address = next;
     next += (bytes + ((CUdeviceptr)1 << 33)) & ~(CUdeviceptr)(((CUdeviceptr)1 << 32) - 1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
-    (void)attribute;
-    (void)device;
-    *value = 1;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
-{
-    *free_bytes = *total_bytes = (size_t)64 << 30;
-    return CUDA_SUCCESS;
-}
-
-static CUresult host_alloc(void **memory, size_t bytes, unsigned flags)
-{
-    (void)flags;
-    return (*memory = calloc(1, bytes)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-static CUresult host_free(void *memory)
-{
-    free(memory);
-    return CUDA_SUCCESS;
-}
-
-static CUresult host_pointer(CUdeviceptr *address, void *memory, unsigned flags)
-{
-    (void)flags;
-    *address = (CUdeviceptr)(uintptr_t)memory;
     return CUDA_SUCCESS;
 }
 
@@ -77,24 +39,11 @@ static CUresult write_value(CUstream stream, CUdeviceptr address, cuuint32_t val
 
 static void *find(void *context, const char *symbol)
 {
-    static const struct {
-        const char *symbol;
-        void *function;
-    } special[] = {{"cuMemAllocManaged", (void *)alloc_managed},
-                   {"cuDeviceGetAttribute", (void *)get_attribute},
-                   {"cuMemGetInfo_v2", (void *)get_info},
-                   {"cuMemHostAlloc", (void *)host_alloc},
-                   {"cuMemFreeHost", (void *)host_free},
-                   {"cuMemHostGetDevicePointer_v2", (void *)host_pointer},
-                   {"cuStreamWriteValue32_v2", (void *)write_value},
-                   {"cuStreamGetCtx", NULL},
-                   {"cuStreamGetFlags", NULL},
-                   {"cuStreamIsCapturing", NULL}};
+    static const struct no_driver_symbol own[] = {{"cuMemAllocManaged", (void *)alloc_managed},
+                                                  {"cuStreamWriteValue32_v2", (void *)write_value},
+                                                  {NULL, NULL}};
     (void)context;
-    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-        if (strcmp(symbol, special[i].symbol) == 0)
-            return special[i].function;
-    return (void *)nothing;
+    return no_driver_find(own, symbol);
 }
 
 /* ---- measurements ---------------------------------------------------------------------------- */

@@ -1,18 +1,15 @@
 /* Replays a training of a GPU on the CUDA engine, without a GPU: the driver here only keeps time.
  *
- *     bench_cuda_replay TRACE [--share 75] [--iterations 8] [--slower 4]
- *         [--strays 0] [--margin MIB] [--smallest MIB] [--fixed US]
+ *     bench_cuda_replay TRACE [--share 75] [--iterations 8] [--slower 4] [--strays 0]
  *
  * TRACE is of `ebb record --device cuda`; docs/results has two. One of its iterations is repeated,
  * with the backing vmm-trusting. Kernels last as long as there. Copies last as on the machine
- * `h200`, and so do calls that map memory (docs/results). A mapping waits for the copies to the
- * host that are queued. The host takes HOST_NS for a launch. From the fourth iteration on a plan is
- * in force, for `--share` % of the peak.
+ * `h200`, and so do calls that map memory (docs/results). A mapping waits until no copy to the host
+ * is queued, or for a millisecond. The host takes HOST_NS for a launch. From the fourth iteration
+ * on a plan is in force, for `--share` % of the peak.
  *
- * Everything is `--slower` times as slow as there; 1 needs two cores for itself. `--margin` is left
- * free by the plan, `--smallest` is the smallest block that it evicts. `--fixed` is a cost of each
- * transfer that the plan expects beyond those of the machine. So many of 1000 kernels name a block
- * that they do not use: `--strays`.
+ * Everything is `--slower` times as slow as there. The engine has two threads, so 1 needs four
+ * cores. So many of 1000 kernels name a block that they do not use: `--strays`.
  *
  * Prints for each iteration its time without that factor, and what moved. Fails if the device would
  * use what is not mapped, or if something is unmapped that it uses.
@@ -22,6 +19,7 @@
 #include "cuda/internal.h"
 #include "machine/machine.h"
 #include "model/analyse.h"
+#include "no_driver.h"
 #include "plan/request/request.h"
 #include "trace/file.h"
 
@@ -33,16 +31,18 @@
 
 #define HOST_NS 40000u    /* of the host for a launch: PyTorch's, from records */
 #define MAP_NS 33000u     /* to map a page */
+#define TURN_NS 1000000u  /* beside copies to the host that do not end, longest wait for that */
 #define UNMAP_NS 26000u   /* to unmap one */
 #define CREATE_NS 20000u  /* to make one */
 #define RELEASE_NS 30000u /* to return one */
+#define MARGIN_BYTES ((uint64_t)96 << 20) /* left free by the plan */
 #define MOST_HANDLES 4096u
 #define MOST_WRITES 65536u
 #define MOST_OPERANDS 512u
 
 static struct {
-    double slower, fixed_us;
-    int smallest_mib, margin_mib, strays;
+    double slower;
+    int strays;
     struct ebb_machine machine;
 } set = {.slower = 4};
 
@@ -84,7 +84,10 @@ static struct {
     uint64_t first, last; /* [first, last) have not reached the flag */
     _Atomic uint32_t *flag;
 } writes;
-static uint64_t outs_until; /* the copies to the host that are queued */
+static struct {     /* the copies to the host */
+    uint64_t until; /* those that are queued */
+    uint64_t gaps;  /* how often there was none */
+} outs;
 
 static CUresult stream_create(CUstream *stream, unsigned flags)
 {
@@ -311,6 +314,21 @@ static CUresult mem_map(CUdeviceptr address, size_t bytes, size_t offset,
     return CUDA_SUCCESS;
 }
 
+/* Mappings use the engine of copies to the host when it has nothing to do, or its time is up. */
+static void await_turn(void)
+{
+    uint64_t last = ebb__now_ns() + scaled(TURN_NS);
+    pthread_mutex_lock(&lock);
+    uint64_t gaps = outs.gaps, until = outs.until;
+    while (until > ebb__now_ns() && last > ebb__now_ns() && outs.gaps == gaps) {
+        pthread_mutex_unlock(&lock);
+        sleep_until(until < last ? until : last);
+        pthread_mutex_lock(&lock);
+        until = outs.until;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static uint64_t mapped_ns, mapped_count, waited_ns;
 
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access,
@@ -321,13 +339,14 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
         set_mapped(address, bytes, true);
         return CUDA_SUCCESS;
     }
-    uint64_t since_ns = ebb__now_ns();
-    sleep_until(outs_until);
-    waited_ns += ebb__now_ns() - since_ns;
-    take((double)MAP_NS * unopened);
     mapped_count += unopened;
-    mapped_ns += ebb__now_ns() - since_ns;
-    unopened = 0;
+    for (; unopened; unopened--) {
+        uint64_t since_ns = ebb__now_ns();
+        await_turn();
+        waited_ns += ebb__now_ns() - since_ns;
+        take(MAP_NS);
+        mapped_ns += ebb__now_ns() - since_ns;
+    }
     set_mapped(address, bytes, true);
     return CUDA_SUCCESS;
 }
@@ -348,90 +367,49 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream st
     bool is_out = is_host(to);
     uint64_t ns = ebb__lane_ns(is_out ? &set.machine.out : &set.machine.in, bytes);
     pthread_mutex_lock(&lock);
+    if (is_out)
+        outs.gaps += stream->until < ebb__now_ns();
     busy(stream, scaled((double)ns));
     if (is_out)
-        outs_until = stream->until;
+        outs.until = stream->until;
     use(is_out ? from : to, bytes, stream->until);
     pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
-static CUresult get_info(size_t *free_bytes, size_t *total_bytes)
-{
-    *free_bytes = *total_bytes = (size_t)128 << 30;
-    return CUDA_SUCCESS;
-}
-
-static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
-{
-    (void)attribute, (void)device;
-    *value = 1;
-    return CUDA_SUCCESS;
-}
-
-static CUresult host_alloc(void **memory, size_t bytes, unsigned flags)
-{
-    (void)flags;
-    return (*memory = calloc(1, bytes)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-static CUresult host_pointer(CUdeviceptr *address, void *memory, unsigned flags)
-{
-    (void)flags;
-    *address = (CUdeviceptr)(uintptr_t)memory;
-    return CUDA_SUCCESS;
-}
-
-static CUresult nothing(void)
-{
-    return CUDA_SUCCESS;
-}
-
 static void *find(void *context, const char *symbol)
 {
-    static const struct {
-        const char *symbol;
-        void *function;
-    } special[] = {{"cuStreamCreate", (void *)stream_create},
-                   {"cuStreamCreateWithPriority", NULL},
-                   {"cuEventCreate", (void *)event_create},
-                   {"cuEventRecord", (void *)event_record},
-                   {"cuEventQuery", (void *)event_query},
-                   {"cuEventElapsedTime", (void *)event_elapsed},
-                   {"cuEventElapsedTime_v2", (void *)event_elapsed},
-                   {"cuEventSynchronize", (void *)event_wait},
-                   {"cuStreamQuery", (void *)stream_query},
-                   {"cuStreamSynchronize", (void *)stream_wait},
-                   {"cuStreamWaitEvent", (void *)wait_event},
-                   {"cuStreamWaitValue32_v2", (void *)wait_value},
-                   {"cuStreamWriteValue32_v2", (void *)write_value},
-                   {"cuMemAddressReserve", (void *)address_reserve},
-                   {"cuMemCreate", (void *)mem_create},
-                   {"cuMemRelease", (void *)mem_release},
-                   {"cuMemMap", (void *)mem_map},
-                   {"cuMemSetAccess", (void *)set_access},
-                   {"cuMemUnmap", (void *)mem_unmap},
-                   {"cuMemcpyAsync", (void *)copy},
-                   {"cuMemGetInfo_v2", (void *)get_info},
-                   {"cuDeviceGetAttribute", (void *)get_attribute},
-                   {"cuMemHostAlloc", (void *)host_alloc},
-                   {"cuMemHostGetDevicePointer_v2", (void *)host_pointer},
-                   {"cuStreamGetCtx", NULL},
-                   {"cuStreamGetFlags", NULL},
-                   {"cuStreamIsCapturing", NULL}};
+    static const struct no_driver_symbol own[] = {{"cuStreamCreate", (void *)stream_create},
+                                                  {"cuStreamCreateWithPriority", NULL},
+                                                  {"cuEventCreate", (void *)event_create},
+                                                  {"cuEventRecord", (void *)event_record},
+                                                  {"cuEventQuery", (void *)event_query},
+                                                  {"cuEventElapsedTime", (void *)event_elapsed},
+                                                  {"cuEventElapsedTime_v2", (void *)event_elapsed},
+                                                  {"cuEventSynchronize", (void *)event_wait},
+                                                  {"cuStreamQuery", (void *)stream_query},
+                                                  {"cuStreamSynchronize", (void *)stream_wait},
+                                                  {"cuStreamWaitEvent", (void *)wait_event},
+                                                  {"cuStreamWaitValue32_v2", (void *)wait_value},
+                                                  {"cuStreamWriteValue32_v2", (void *)write_value},
+                                                  {"cuMemAddressReserve", (void *)address_reserve},
+                                                  {"cuMemCreate", (void *)mem_create},
+                                                  {"cuMemRelease", (void *)mem_release},
+                                                  {"cuMemMap", (void *)mem_map},
+                                                  {"cuMemSetAccess", (void *)set_access},
+                                                  {"cuMemUnmap", (void *)mem_unmap},
+                                                  {"cuMemcpyAsync", (void *)copy},
+                                                  {NULL, NULL}};
     (void)context;
-    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-        if (strcmp(symbol, special[i].symbol) == 0)
-            return special[i].function;
-    return (void *)nothing;
+    return no_driver_find(own, symbol);
 }
 
 /* ---- the training: what one iteration does --------------------------------------------------- */
 
 struct step {
     uint8_t kind, access; /* ALLOC, FREE, or ACCESS: one operand of a kernel */
-    uint32_t block;       /* allocation of this iteration; or `born` counts from the one before */
-    bool is_before;       /* of the iteration before: */
+    uint32_t block;       /* which allocation of its iteration, or `allocs` + which of the others */
+    bool is_before;       /* it is of the iteration before */
     uint64_t bytes;
     uint64_t kernel_ns; /* of the last operand of a kernel: how long it lasts; else 0 */
 };
@@ -562,7 +540,7 @@ static void must(bool holds, const char *what)
     exit(1);
 }
 
-static void start(struct run *run, uint64_t budget_bytes, enum ebb_cuda_backing_kind backing)
+static void start(struct run *run, uint64_t budget_bytes)
 {
     struct ebb_error error = {0};
     must(ebb__cuda_driver_load(&run->driver, find, NULL, &error) == EBB_OK, error.why);
@@ -576,7 +554,7 @@ static void start(struct run *run, uint64_t budget_bytes, enum ebb_cuda_backing_
     atomic_store(&ring->parent_gone, 1);
     run->config = (struct ebb_cuda_config){.driver = &run->driver,
                                            .context = (CUcontext)(uintptr_t)1,
-                                           .backing = backing,
+                                           .backing = EBB_CUDA_VMM_TRUSTING,
                                            .ledger = ledger,
                                            .slot = &ledger->slots[1],
                                            .ring = ring,
@@ -704,8 +682,7 @@ static void iterate(struct run *run)
     sleep_until(run->stream->until); /* the program looks at the loss */
 }
 
-static struct ebb_script *plan(const struct run *run, const size_t border[2], double part,
-                               uint64_t *budget_bytes)
+static struct ebb_script *plan(const struct run *run, const size_t border[2], double part)
 {
     struct ebb_error error = {0};
     struct ebb_model model;
@@ -714,19 +691,12 @@ static struct ebb_script *plan(const struct run *run, const size_t border[2], do
     must(ebb__model_build((struct ebb_event_span){run->events, run->event_count}, border[0],
                           border[1] - border[0], &model, &error) == EBB_OK,
          error.why);
-    *budget_bytes = (uint64_t)((double)model.peak_bytes * part);
-    struct ebb_machine machine = set.machine;
-    machine.out.fixed_ns += (uint64_t)(set.fixed_us * 1000);
-    machine.in.fixed_ns += (uint64_t)(set.fixed_us * 1000);
-    struct ebb_plan_terms terms =
-        ebb__plan_terms(ebb__plan_policy("ebb"), &model, &machine, *budget_bytes);
-    if (set.smallest_mib)
-        terms.smallest_block_bytes = (uint64_t)set.smallest_mib << 20;
+    struct ebb_plan_terms terms = ebb__plan_terms(ebb__plan_policy("ebb"), &model, &set.machine,
+                                                  (uint64_t)((double)model.peak_bytes * part));
     terms.page_bytes = EBB_HUGE_BYTES;
     terms.place_unit_bytes = atomic_load(&run->config.ring->counters.place_unit_bytes);
-    if (!set.smallest_mib)
-        terms.smallest_block_bytes = EBB_HUGE_BYTES / 2;
-    terms.margin_bytes = (uint64_t)(set.margin_mib ? set.margin_mib : 96) << 20;
+    terms.smallest_block_bytes = EBB_HUGE_BYTES / 2;
+    terms.margin_bytes = MARGIN_BYTES;
     must(ebb__planned_make(&terms, &planned, &error) == EBB_OK && planned.plan.feasible, "no plan");
     must(ebb__planned_script(&planned, &script, &error) == EBB_OK, error.why);
     printf("iteration %.1f ms, peak %.0f MiB; plan: %zu absences, stall %.1f ms\n",
@@ -756,9 +726,9 @@ static void report(const struct run *run, unsigned number, uint64_t ns)
     fflush(stdout);
 }
 
-static void begin(struct run *run, uint64_t budget_bytes, enum ebb_cuda_backing_kind backing)
+static void begin(struct run *run, uint64_t budget_bytes)
 {
-    start(run, budget_bytes, backing);
+    start(run, budget_bytes);
     for (unsigned i = 0; i < 2; i++) {
         run->at[i] = calloc(training.allocs + 1, sizeof **run->at);
         run->serials[i] = calloc(training.allocs + 1, sizeof **run->serials);
@@ -771,7 +741,7 @@ static void begin(struct run *run, uint64_t budget_bytes, enum ebb_cuda_backing_
                  &run->persistent_serials[i]);
 }
 
-static void replay(double part, unsigned iterations, enum ebb_cuda_backing_kind backing)
+static void replay(double part, unsigned iterations)
 {
     struct run *run = calloc(1, sizeof *run);
     size_t border[3];
@@ -788,7 +758,7 @@ static void replay(double part, unsigned iterations, enum ebb_cuda_backing_kind 
     run->events = calloc(4 * training.count + training.persistent + 16, sizeof *run->events);
     run->events[run->event_count++] =
         (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON};
-    begin(run, (uint64_t)((double)peak * part), backing);
+    begin(run, (uint64_t)((double)peak * part));
     for (unsigned i = 0; i < iterations; i++) {
         if (i < 3)
             border[i] = run->event_count;
@@ -796,8 +766,7 @@ static void replay(double part, unsigned iterations, enum ebb_cuda_backing_kind 
         iterate(run);
         report(run, i, ebb__now_ns() - since_ns);
         if (i == 2) {
-            uint64_t budget;
-            struct ebb_script *script = plan(run, border + 1, part, &budget);
+            struct ebb_script *script = plan(run, border + 1, part);
             run->events = NULL;
             must(ebb__cuda_set_script(run->engine, script, script->bytes) == EBB_OK, "no script");
         }
@@ -811,7 +780,6 @@ int main(int argc, char **argv)
     struct ebb_analysis analysis;
     double percent = 75;
     unsigned iterations = 8;
-    enum ebb_cuda_backing_kind backing = EBB_CUDA_VMM_TRUSTING;
     must(argc > 1, "usage: bench_cuda_replay TRACE [--share S] [--iterations N] [--slower F]");
     for (int i = 2; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--share") == 0)
@@ -820,14 +788,8 @@ int main(int argc, char **argv)
             iterations = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--slower") == 0)
             set.slower = atof(argv[i + 1]);
-        else if (strcmp(argv[i], "--fixed") == 0)
-            set.fixed_us = atof(argv[i + 1]);
         else if (strcmp(argv[i], "--strays") == 0)
             set.strays = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--margin") == 0)
-            set.margin_mib = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--smallest") == 0)
-            set.smallest_mib = atoi(argv[i + 1]);
         else
             must(false, argv[i]);
     }
@@ -842,6 +804,6 @@ int main(int argc, char **argv)
     used_until = share(MOST_MAPPED * sizeof *used_until);
     pthread_t flags;
     must(pthread_create(&flags, NULL, write_flags, NULL) == 0, "no thread");
-    replay(percent / 100, iterations, backing);
+    replay(percent / 100, iterations);
     return 0;
 }

@@ -417,6 +417,55 @@ static void test_faults_of_the_driver(void **state)
     unlink(path);
 }
 
+static struct {
+    CUresult (*copy)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+    CUstream lane;
+    _Atomic unsigned count, failed;
+} outs;
+
+/* Of eleven copies to the host four fail, one after the other. */
+static CUresult copy_some(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    if (stream == outs.lane && atomic_fetch_add(&outs.count, 1) % 11 >= 7) {
+        atomic_fetch_add(&outs.failed, 1);
+        return CUDA_ERROR_UNKNOWN;
+    }
+    return outs.copy(to, from, bytes, stream);
+}
+
+static void failed_copies_body(void *context)
+{
+    struct rig rig;
+    struct known known[6];
+    start_vmm(&rig, context);
+    outs.copy = rig.driver.cuMemcpyAsync;
+    outs.lane = rig.engine->mover->lanes.out;
+    rig.driver.cuMemcpyAsync = copy_some;
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 6; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 24 * MIB)); /* three chunks */
+        known_fill(&rig, &known[i], stream, i);
+    }
+    for (unsigned turn = 0; turn < 4; turn++)
+        for (unsigned i = 0; i < 6; i++)
+            known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&outs.failed) >= 8);
+    RIG_MUST(atomic_load(&rig.ledger->peak_bytes) <= 96 * MIB);
+    rig_stop(&rig);
+}
+
+static void test_copies_to_the_host_fail(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct vmm_case c = {.backing = i ? EBB_CUDA_VMM_TRUSTING : EBB_CUDA_VMM_HOST,
+                             .budget_bytes = 96 * MIB,
+                             .patience = "100ms"};
+        const char *settings[] = {"FAKECUDA_BUDGET=96M", NULL};
+        assert_int_equal(rig_child(settings, failed_copies_body, &c, 60), 0);
+    }
+}
+
 /* ---- the ladder ------------------------------------------------------------------------------ */
 
 /* A kernel uses the block by an address in a table, which nobody announces. */
@@ -561,6 +610,7 @@ int main(void)
         cmocka_unit_test(test_requests_come_after_all_that_concern_their_units),
         cmocka_unit_test(test_works_of_threads_overlap),
         cmocka_unit_test(test_faults_of_the_driver),
+        cmocka_unit_test(test_copies_to_the_host_fail),
         cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_pinned_budget),
         cmocka_unit_test(test_old_drivers_are_refused),

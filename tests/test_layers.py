@@ -220,7 +220,7 @@ ORDER = {
         "context iteration",
     ],
     "src/cuda": [
-        "busy driver follow_ahead follow_find managed native queue scratch streams table timer "
+        "busy driver feeder follow_ahead follow_find managed native queue scratch streams table timer "
         "vmm_pages",
         "clock_queue follow_scripts gate passages stalls vmm_maps",
         "chunks clock follow held slabs vmm_host",

@@ -39,6 +39,7 @@ static const struct {
     {"vmm_host", m_vmm_host, 15},
     {"vmm_costs", m_vmm_costs, 12},
     {"vmm_busy", m_vmm_busy, 10},
+    {"vmm_beside", m_vmm_beside, 20},
     {"stream_values", m_stream_values, 8},
     {"stream_costs", m_stream_costs, 8},
     {"kernels", m_kernels, 8},

@@ -70,7 +70,9 @@
     X(cuStreamCreateWithPriority)                                                                  \
     X(cuCtxGetStreamPriorityRange)                                                                 \
     X(cuDeviceGetDefaultMemPool)                                                                   \
-    X(cuMemPoolSetAttribute)
+    X(cuMemPoolSetAttribute)                                                                       \
+    X(cuMemcpy2DAsync_v2)                                                                          \
+    X(cuMemcpyPeerAsync)
 // clang-format on
 
 #define MICRO_MEMBER(name) __typeof__(name) *name;
@@ -120,6 +122,14 @@ struct timing prefetch(CUdeviceptr base, size_t bytes, CUmemLocation to, CUstrea
 struct timing copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 double gbps(size_t bytes, double us);
 
+/* micro_vmm.c */
+CUmemAllocationProp prop_of(CUmemLocationType type);
+/* Access of the device, and of the host too for host memory. */
+CUresult set_access(CUdeviceptr base, size_t bytes, bool with_host);
+CUdeviceptr reserve(size_t bytes);
+/* Host memory at a device address, of the first type that works. 0: none. */
+CUdeviceptr host_backed(size_t bytes, bool *by_host, const char **name);
+
 /* The measurements. */
 void m_info(void);
 void m_pointers(void);
@@ -139,6 +149,7 @@ void m_stream_starvation(void);
 void m_vmm_costs(void);
 void m_vmm_host(void);
 void m_vmm_busy(void);
+void m_vmm_beside(void);
 void m_pinned(void);
 void m_allocs(void);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static CUmemAllocationProp prop_of(CUmemLocationType type)
+CUmemAllocationProp prop_of(CUmemLocationType type)
 {
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
@@ -22,15 +22,14 @@ static const char *type_name(CUmemLocationType type)
                                                     : "host numa current";
 }
 
-/* Access of the device, and of the host too for host memory. */
-static CUresult set_access(CUdeviceptr base, size_t bytes, bool with_host)
+CUresult set_access(CUdeviceptr base, size_t bytes, bool with_host)
 {
     CUmemAccessDesc access[2] = {{ON_DEVICE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
                                  {ON_HOST, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
     return cu.cuMemSetAccess(base, bytes, access, with_host ? 2 : 1);
 }
 
-static CUdeviceptr reserve(size_t bytes)
+CUdeviceptr reserve(size_t bytes)
 {
     CUdeviceptr base;
     T(cu.cuMemAddressReserve(&base, bytes, 0, 0, 0));
@@ -133,8 +132,7 @@ void m_vmm_costs(void)
     batch_access();
 }
 
-/* Host memory at a device address, of the first type that works. 0: none. */
-static CUdeviceptr host_backed(size_t bytes, bool *by_host, const char **name)
+CUdeviceptr host_backed(size_t bytes, bool *by_host, const char **name)
 {
     for (unsigned i = 1; i < sizeof types / sizeof *types; i++) {
         CUmemAllocationProp prop = prop_of(types[i]);

@@ -23,8 +23,8 @@ struct ebb_cuda_backing_ops {
     bool drops_at_once; /* `drop` and `forget` end when they return, and use no lane */
     bool moves_whole;   /* what came at once leaves at once: free ranges are reused as they were */
     uint32_t most_flights; /* pieces on the way to the host at a time; 0: one */
-    /* `evict` queues so many bytes of a piece, and `evict_on` the others. 0: all, and mappings do
-     * not wait for copies to the host. */
+    /* Mappings wait for copies to the host: these are queued in chunks of so many bytes (feeder.h),
+     * and `evict_to` is called in place of `evict`. 0: they do not. */
     uint64_t out_bytes;
     /* Address space for the pool: *first .. + bytes, unit-aligned. It costs no device memory.
      * Threads of the program call it, with the engine's context current. */
@@ -40,9 +40,9 @@ struct ebb_cuda_backing_ops {
      * from there without taking device memory, unless the backing hides absent bytes. */
     CUresult (*evict)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool is_clean, CUstream lane);
-    /* Of a piece that begins at `first`, `done` bytes have been queued: queues `bytes` more. */
-    CUresult (*evict_on)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t done,
-                         uint64_t bytes, CUstream lane);
+    /* Takes host memory for the contents. The caller copies them to *to, and calls `evicted`. */
+    CUresult (*evict_to)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                         CUdeviceptr *to);
     /* The lane is past the eviction. NULL: nothing is left to do. An error, or not is_copied: the
      * bytes are on the device as before. */
     CUresult (*evicted)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,

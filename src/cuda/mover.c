@@ -227,10 +227,9 @@ static bool look(struct cuda_mover *mover, uint64_t *looked_ns, bool was_pending
 /* The device has been quiet, and what has begun to move is over before it is not any more. */
 static void end_quiet(struct cuda_mover *mover)
 {
-    while (mover->moving.flights.count) {
-        ebb__mover_queue_on(mover);
-        ebb__mover_land(mover);
-    }
+    while (mover->moving.flights.count)
+        if (!ebb__mover_land(mover))
+            sleep_for(mover, LEAST_PAUSE_NS);
     mover->driver->cuStreamSynchronize(mover->lanes.in);
     ebb__gate_open(mover->config.gate, mover->config.streams);
 }
@@ -243,12 +242,9 @@ static bool step(struct cuda_mover *mover)
     if (gate->is_used)
         did |= ebb__gate_step(gate, mover->config.streams, mover->config.engine_lock,
                               ebb__mover_wants_quiet(mover));
-    /* A mapping waits for the copies to the host that are queued. So mappings go first. */
     bool moved = ebb__mover_step_drop(mover);
-    bool came = mover->config.backing->ops->out_bytes && ebb__mover_step_in(mover);
-    moved |= came ? ebb__mover_land(mover) || true : ebb__mover_step_out(mover);
-    if (!mover->config.backing->ops->out_bytes)
-        moved |= ebb__mover_step_in(mover);
+    moved |= ebb__mover_step_out(mover);
+    moved |= ebb__mover_step_in(mover);
     if (ebb__gate_is_quiet(gate)) {
         gate->has_moved |= moved;
         if ((!moved && !mover->moving.flights.count) || ebb__gate_is_late(gate))
@@ -314,10 +310,23 @@ static bool make_flights(struct cuda_mover *mover)
     for (uint32_t i = 0; i < CUDA_MOST_FLIGHTS; i++)
         good = good && driver->cuEventCreate(&mover->moving.flights.items[i].event,
                                              CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-    for (uint32_t i = 0; i < CUDA_MOST_CHUNKS; i++)
-        good = good && driver->cuEventCreate(&mover->moving.flights.chunks[i],
-                                             CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
     return good;
+}
+
+static void wake_up(void *mover)
+{
+    ebb__mover_wake(mover);
+}
+
+static bool start_feeder(struct cuda_mover *mover)
+{
+    mover->lanes.feeder.driver = mover->driver;
+    mover->lanes.feeder.context = mover->config.engine->context;
+    mover->lanes.feeder.lane = mover->lanes.out;
+    mover->lanes.feeder.chunk_bytes = mover->config.backing->ops->out_bytes;
+    mover->lanes.feeder.tell = wake_up;
+    mover->lanes.feeder.of = mover;
+    return !mover->lanes.feeder.chunk_bytes || ebb__feeder_start(&mover->lanes.feeder);
 }
 
 static bool make_resources(struct cuda_mover *mover)
@@ -350,9 +359,7 @@ static void free_resources(struct cuda_mover *mover)
     for (uint32_t i = 0; i < CUDA_MOST_FLIGHTS; i++)
         if (mover->moving.flights.items[i].event)
             driver->cuEventDestroy_v2(mover->moving.flights.items[i].event);
-    for (uint32_t i = 0; i < CUDA_MOST_CHUNKS; i++)
-        if (mover->moving.flights.chunks[i])
-            driver->cuEventDestroy_v2(mover->moving.flights.chunks[i]);
+    ebb__feeder_free(&mover->lanes.feeder);
     if (mover->lanes.between)
         driver->cuEventDestroy_v2(mover->lanes.between);
     if (mover->lanes.flag)
@@ -395,10 +402,12 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
                    ebb__queue_reserve(&mover->queues.drop, 1);
     struct cuda_visit visit = ebb__streams_enter(config->streams);
     is_made = is_made && make_resources(mover);
-    if (is_made && pthread_create(&mover->thread, NULL, run, mover) == 0)
+    if (is_made && start_feeder(mover) && pthread_create(&mover->thread, NULL, run, mover) == 0)
         mover->is_started = true;
-    if (!mover->is_started)
+    if (!mover->is_started) {
+        ebb__feeder_stop(&mover->lanes.feeder);
         ebb__mover_destroy(mover, false);
+    }
     ebb__streams_leave(config->streams, visit);
     if (!is_made)
         return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory, streams or events are exhausted");
@@ -417,6 +426,7 @@ void ebb__mover_stop(struct cuda_mover *mover, bool is_abandoned, bool is_forked
     if (mover->is_started)
         pthread_join(mover->thread, NULL);
     mover->is_started = false;
+    ebb__feeder_stop(&mover->lanes.feeder);
     atomic_store(mover->lanes.flag, mover->newest_arrival); /* no stream waits for ever */
     if (is_abandoned)
         return;

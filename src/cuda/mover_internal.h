@@ -2,6 +2,7 @@
 #ifndef EBB_CUDA_MOVER_INTERNAL_H
 #define EBB_CUDA_MOVER_INTERNAL_H
 
+#include "cuda/feeder.h"
 #include "cuda/queue.h"
 
 /* A transfer is made in pieces, so that both directions take turns. Of 32 MiB, the fixed cost of a
@@ -21,26 +22,20 @@ struct cuda_side {   /* the request that is being carried out: private to the th
     uint32_t piece_first, piece_count;
 };
 
-#define CUDA_MOST_FLIGHTS 4u
+#define CUDA_MOST_FLIGHTS CUDA_MOST_FEEDS
 
 struct cuda_flight { /* a piece of an out that is on its way */
     uint64_t number; /* of its request */
     uint32_t first, count;
-    uint32_t queued; /* units; all but the newest flight are queued whole */
-    uint8_t kind;    /* enum cuda_move_kind */
-    bool has_failed;
-    CUevent event; /* behind all of it */
+    uint8_t kind;          /* enum cuda_move_kind */
+    bool is_fed;           /* the feeder makes its copy */
+    CUevent event;         /* behind all of it; else: */
+    struct cuda_feed feed; /* the copy */
 };
-
-/* Copies to the host are queued in chunks (`out_bytes`): one is being made, and one waits. */
-#define CUDA_MOST_CHUNKS 2u
 
 struct cuda_flights { /* first in, first out */
     struct cuda_flight items[CUDA_MOST_FLIGHTS];
     uint32_t first, count, most;
-    CUevent chunks[CUDA_MOST_CHUNKS]; /* behind each chunk that is on its way */
-    uint32_t first_chunk, chunk_count;
-    unsigned failures; /* to queue the next chunk, in a row */
 };
 
 struct cuda_busy { /* lanes with a transfer that is not over, as far as known */
@@ -57,6 +52,7 @@ struct cuda_lanes {
     CUdeviceptr flag_on_device;
     bool can_write, can_wait; /* on the device */
     struct cuda_busy busy;
+    struct cuda_feeder feeder; /* of `out`, for backings with `out_bytes` */
 };
 
 struct cuda_spare { /* pages that the backing keeps for the next *in*: in the ledger still */
@@ -107,8 +103,6 @@ bool ebb__mover_step_out(struct cuda_mover *mover);
 bool ebb__mover_step_drop(struct cuda_mover *mover);
 /* The oldest piece on its way to the host, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover);
-/* The next chunk of a piece that is on its way, if few are queued. */
-bool ebb__mover_queue_on(struct cuda_mover *mover);
 bool ebb__mover_step_in(struct cuda_mover *mover);
 bool ebb__mover_step_arrivals(struct cuda_mover *mover);
 /* Does a request wait for a quiet device? */

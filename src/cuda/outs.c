@@ -45,6 +45,16 @@ static void note_left(struct cuda_mover *mover, const struct cuda_flight *flight
     pthread_mutex_unlock(&mover->lock);
 }
 
+/* Is the lane past it? */
+static bool is_past(const struct cuda_mover *mover, struct cuda_flight *flight, bool *has_failed)
+{
+    if (!flight->is_fed)
+        return mover->driver->cuEventQuery(flight->event) != CUDA_ERROR_NOT_READY;
+    uint8_t state = atomic_load_explicit(&flight->feed.state, memory_order_acquire);
+    *has_failed = state == CUDA_FEED_FAILED;
+    return state != CUDA_FEED_WAITS;
+}
+
 /* The oldest piece on its way, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover)
 {
@@ -52,13 +62,13 @@ bool ebb__mover_land(struct cuda_mover *mover)
     struct cuda_flights *flights = &mover->moving.flights;
     struct cuda_flight *flight = &flights->items[flights->first];
     CUdeviceptr address;
-    if (!flights->count || flight->queued < flight->count ||
-        mover->driver->cuEventQuery(flight->event) == CUDA_ERROR_NOT_READY)
+    bool has_failed = false;
+    if (!flights->count || !is_past(mover, flight, &has_failed))
         return false;
     address = ebb__table_address(mover->config.table, flight->first);
     if (flight->kind == CUDA_MOVE_EVICT && ops->evicted &&
-        ops->evicted(mover->config.backing, address, ebb__unit_bytes(flight->count),
-                     !flight->has_failed) != CUDA_SUCCESS)
+        ops->evicted(mover->config.backing, address, ebb__unit_bytes(flight->count), !has_failed) !=
+            CUDA_SUCCESS)
         ebb__mover_stays(mover, flight->first, flight->count);
     else
         ebb__mover_has_left(mover, flight->kind, flight->first, flight->count);
@@ -142,12 +152,19 @@ static void order_lanes(struct cuda_mover *mover)
         driver->cuStreamWaitEvent(mover->lanes.out, mover->lanes.between, 0);
 }
 
-static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move)
+static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move,
+                         struct cuda_flight *flight)
 {
     const struct cuda_side *side = &mover->moving.out;
     struct ebb_cuda_backing *backing = mover->config.backing;
     CUdeviceptr first = ebb__table_address(mover->config.table, side->piece_first);
     uint64_t bytes = ebb__unit_bytes(side->piece_count);
+    flight->is_fed = move->kind == CUDA_MOVE_EVICT && backing->ops->out_bytes;
+    if (flight->is_fed) {
+        flight->feed.from = first;
+        flight->feed.bytes = bytes;
+        return backing->ops->evict_to(backing, first, bytes, &flight->feed.to);
+    }
     if (move->kind != CUDA_MOVE_EVICT)
         order_lanes(mover);
     if (move->kind == CUDA_MOVE_DROP)
@@ -156,73 +173,7 @@ static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move)
         return backing->ops->forget(backing, first, bytes, mover->lanes.out);
     if (backing->ops->is_coherent)
         ebb__mover_busy(mover, &mover->lanes.busy.out);
-    CUresult result = backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
-    if (result == CUDA_SUCCESS)
-        ebb__mover_busy(mover, &mover->lanes.busy.out);
-    return result;
-}
-
-/* `units` more of the newest flight have been queued. */
-static void note_queued(struct cuda_mover *mover, struct cuda_flight *flight, uint32_t units)
-{
-    struct cuda_flights *flights = &mover->moving.flights;
-    const struct ebb_cuda_driver *driver = mover->driver;
-    flight->queued += units;
-    if (flight->queued == flight->count &&
-        driver->cuEventRecord(flight->event, mover->lanes.out) != CUDA_SUCCESS)
-        driver->cuStreamSynchronize(mover->lanes.out);
-    if (!mover->config.backing->ops->out_bytes)
-        return;
-    uint32_t chunk = (flights->first_chunk + flights->chunk_count) % CUDA_MOST_CHUNKS;
-    if (driver->cuEventRecord(flights->chunks[chunk], mover->lanes.out) == CUDA_SUCCESS)
-        flights->chunk_count++;
-}
-
-/* May one more be queued? */
-static bool has_chunk(struct cuda_mover *mover)
-{
-    struct cuda_flights *flights = &mover->moving.flights;
-    while (flights->chunk_count &&
-           mover->driver->cuEventQuery(flights->chunks[flights->first_chunk]) !=
-               CUDA_ERROR_NOT_READY) {
-        flights->first_chunk = (flights->first_chunk + 1) % CUDA_MOST_CHUNKS;
-        flights->chunk_count--;
-    }
-    return flights->chunk_count < CUDA_MOST_CHUNKS;
-}
-
-static struct cuda_flight *newest_flight(struct cuda_mover *mover)
-{
-    struct cuda_flights *flights = &mover->moving.flights;
-    return &flights->items[(flights->first + flights->count - 1) % CUDA_MOST_FLIGHTS];
-}
-
-static bool is_half_queued(struct cuda_mover *mover)
-{
-    return mover->moving.flights.count &&
-           newest_flight(mover)->queued < newest_flight(mover)->count;
-}
-
-bool ebb__mover_queue_on(struct cuda_mover *mover)
-{
-    struct ebb_cuda_backing *backing = mover->config.backing;
-    if (!is_half_queued(mover) || !has_chunk(mover))
-        return false;
-    struct cuda_flight *flight = newest_flight(mover);
-    uint32_t left = flight->count - flight->queued;
-    uint32_t units = (uint32_t)(backing->ops->out_bytes / EBB_CUDA_UNIT_BYTES);
-    units = units < left ? units : left;
-    CUresult result = backing->ops->evict_on(
-        backing, ebb__table_address(mover->config.table, flight->first),
-        ebb__unit_bytes(flight->queued), ebb__unit_bytes(units), mover->lanes.out);
-    if (result != CUDA_SUCCESS && ++mover->moving.flights.failures < 3)
-        return false;
-    mover->moving.flights.failures = 0;
-    flight->has_failed = result != CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
-        ebb__mover_busy(mover, &mover->lanes.busy.out);
-    note_queued(mover, flight, flight->has_failed ? left : units);
-    return true;
+    return backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
 }
 
 static void skip_piece(struct cuda_side *side, const struct cuda_move *move)
@@ -235,7 +186,9 @@ static bool start(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_flights *flights = &mover->moving.flights;
-    if (move_out(mover, move) != CUDA_SUCCESS) {
+    struct cuda_flight *flight =
+        &flights->items[(flights->first + flights->count) % CUDA_MOST_FLIGHTS];
+    if (move_out(mover, move, flight) != CUDA_SUCCESS) {
         if (++side->failures < 3)
             return false;
         if (move->kind != CUDA_MOVE_FORGET)
@@ -243,18 +196,17 @@ static bool start(struct cuda_mover *mover, const struct cuda_move *move)
         skip_piece(side, move);
         return true;
     }
-    struct cuda_flight *flight =
-        &flights->items[(flights->first + flights->count) % CUDA_MOST_FLIGHTS];
+    if (move->kind == CUDA_MOVE_EVICT)
+        ebb__mover_busy(mover, &mover->lanes.busy.out);
     flight->number = move->number;
     flight->first = side->piece_first;
     flight->count = side->piece_count;
     flight->kind = move->kind;
-    flight->queued = 0;
-    flight->has_failed = false;
     flights->count++;
-    uint64_t most = move->kind == CUDA_MOVE_EVICT ? mover->config.backing->ops->out_bytes : 0;
-    uint64_t units = most / EBB_CUDA_UNIT_BYTES;
-    note_queued(mover, flight, most && units < flight->count ? (uint32_t)units : flight->count);
+    if (flight->is_fed)
+        ebb__feeder_add(&mover->lanes.feeder, &flight->feed);
+    else if (mover->driver->cuEventRecord(flight->event, mover->lanes.out) != CUDA_SUCCESS)
+        mover->driver->cuStreamSynchronize(mover->lanes.out);
     skip_piece(side, move);
     return true;
 }
@@ -279,11 +231,9 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_move move;
-    bool did = ebb__mover_queue_on(mover);
-    did |= ebb__mover_land(mover);
+    bool did = ebb__mover_land(mover);
     did |= finish(mover);
-    if (mover->moving.flights.count == mover->moving.flights.most || is_half_queued(mover) ||
-        !has_chunk(mover) || !next(mover, &move))
+    if (mover->moving.flights.count == mover->moving.flights.most || !next(mover, &move))
         return did;
     if (side->number != move.number)
         *side = (struct cuda_side){.number = move.number};
