@@ -29,12 +29,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#define HOST_NS 40000u    /* of the host for a launch: PyTorch's, from records */
-#define MAP_NS 33000u     /* to map a page */
-#define TURN_NS 1000000u  /* beside copies to the host that do not end, longest wait for that */
-#define UNMAP_NS 26000u   /* to unmap one */
-#define CREATE_NS 20000u  /* to make one */
-#define RELEASE_NS 30000u /* to return one */
+#define HOST_NS 40000u      /* of the host for a launch: PyTorch's, from records */
+#define MAP_NS 33000u       /* to map a page */
+#define TURN_NS 1000000u    /* beside copies to the host that do not end, longest wait for that */
+#define UNMAP_NS 26000u     /* to unmap one */
+#define CREATE_NS 20000u    /* to make one */
+#define HOST_MIB_NS 180000u /* to make a MiB of host memory */
+#define RELEASE_NS 30000u   /* to return one */
 #define MARGIN_BYTES ((uint64_t)96 << 20) /* left free by the plan */
 #define MOST_HANDLES 4096u
 #define MOST_WRITES 65536u
@@ -283,14 +284,16 @@ static CUresult address_reserve(CUdeviceptr *address, size_t bytes, size_t align
 #define HOST_HANDLE ((CUmemGenericAllocationHandle)1)
 #define DEVICE_HANDLE ((CUmemGenericAllocationHandle)2)
 
+static uint64_t created_bytes;
+
 static CUresult mem_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                            const CUmemAllocationProp *properties, unsigned long long flags)
 {
-    (void)bytes, (void)flags;
+    (void)flags;
     *handle =
         properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? DEVICE_HANDLE : HOST_HANDLE;
-    if (*handle == DEVICE_HANDLE)
-        take(CREATE_NS);
+    created_bytes += *handle == DEVICE_HANDLE ? bytes : 0;
+    take(*handle == DEVICE_HANDLE ? CREATE_NS : (double)(bytes >> 20) * HOST_MIB_NS);
     return CUDA_SUCCESS;
 }
 
@@ -713,16 +716,16 @@ static void report(const struct run *run, unsigned number, uint64_t ns)
                       atomic_load(&counters->moved_in_bytes), atomic_load(&counters->stall_ns)};
     printf(
         "%u: %.1f ms, stalled %.1f; out %llu MiB, in %llu; mapped %llu in %.1f ms, of them waited "
-        "%.1f; demand %llu, evicted unplanned %llu, departures %llu\n",
+        "%.1f, made %llu MiB; demand %llu, evicted unplanned %llu, departures %llu\n",
         number, (double)ns / set.slower / 1e6, (double)(now[2] - stall) / set.slower / 1e6,
         (unsigned long long)(now[0] - out) >> 20, (unsigned long long)(now[1] - in) >> 20,
         (unsigned long long)mapped_count, (double)mapped_ns / set.slower / 1e6,
-        (double)waited_ns / set.slower / 1e6,
+        (double)waited_ns / set.slower / 1e6, (unsigned long long)created_bytes >> 20,
         (unsigned long long)atomic_load(&counters->demand_faults),
         (unsigned long long)atomic_load(&counters->reactive_evictions),
         (unsigned long long)atomic_load(&counters->mismatches));
     out = now[0], in = now[1], stall = now[2];
-    mapped_ns = mapped_count = waited_ns = 0;
+    mapped_ns = mapped_count = waited_ns = created_bytes = 0;
     fflush(stdout);
 }
 

@@ -159,7 +159,7 @@ static inline void rig_start_at(struct rig *rig, uint32_t first_arrival)
 
 static inline void rig_start(struct rig *rig)
 {
-    rig_start_at(rig, 1);
+    rig_start_at(rig, 2);
 }
 
 static inline void rig_stop(struct rig *rig)

@@ -80,7 +80,7 @@ static void body(void *context)
     rig_init(&rig, run->budget_bytes);
     rig.config.backing = run->backing;
     rig.config.chaos_seed = run->seed % 4 ? run->seed : 0;
-    rig_start_at(&rig, run->seed % 5 ? 1 : UINT32_MAX - 20);
+    rig_start_at(&rig, run->seed % 5 ? 2 : UINT32_MAX - 21);
     unsigned ooms = program_run(&rig, &run->shape, run->seed);
     struct ebb_counters *counters = &rig.ring->counters;
     if (run->show)

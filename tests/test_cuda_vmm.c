@@ -289,6 +289,62 @@ static void test_requests_come_after_all_that_concern_their_units(void **state)
     assert_int_equal(rig_child(NULL, order_body, &c, 60), 0);
 }
 
+static struct {
+    CUresult (*copy)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+    CUstream lane;
+    _Atomic unsigned count, failed;
+} outs;
+
+static CUresult copy_late(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    usleep(20000);
+    return outs.copy(to, from, bytes, stream);
+}
+
+/* While nothing can leave, a block is evicted, used and evicted again. Its use has given up, and it
+ * leaves once. */
+static void twice_body(void *context)
+{
+    struct rig rig;
+    struct known a;
+    uint32_t of_a;
+    start_vmm(&rig, context);
+    CUstream stream = new_stream(&rig), other = new_stream(&rig);
+    outs.copy = rig.driver.cuMemcpyAsync;
+    rig.driver.cuMemcpyAsync = copy_late;
+    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
+    known_fill(&rig, &a, stream, 1);
+    uint32_t first = ebb__table_unit(&rig.engine->table, a.address);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), other, NULL, NULL, 0, false));
+    RIG_MUST(ebb__cuda_lock(rig.engine));
+    add(&rig, CUDA_MOVE_EVICT, first, 2, NULL);
+    add(&rig, CUDA_MOVE_FETCH, first, 2, &of_a);
+    ebb__cuda_unlock(rig.engine);
+    await(&rig, of_a);
+    RIG_MUST(ebb__mover_give_ups(rig.engine->mover) == 1);
+    RIG_MUST(ebb__cuda_lock(rig.engine));
+    add(&rig, CUDA_MOVE_EVICT, first, 2, NULL);
+    ebb__cuda_unlock(rig.engine);
+    atomic_store(&gate_is_open, 1);
+    while (ebb__mover_leaving_units(rig.engine->mover) > 0)
+        usleep(1000);
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) == 4 * MIB);
+    RIG_MUST(ebb__cuda_lock(rig.engine));
+    add(&rig, CUDA_MOVE_FETCH, first, 2, &of_a);
+    ebb__cuda_unlock(rig.engine);
+    await(&rig, of_a);
+    known_check(&rig, &a, stream);
+    rig_stop(&rig);
+}
+
+static void test_what_leaves_late_leaves_once(void **state)
+{
+    (void)state;
+    struct vmm_case c = {
+        .backing = EBB_CUDA_VMM_HOST, .budget_bytes = 8 * MIB, .patience = "100ms"};
+    assert_int_equal(rig_child(NULL, twice_body, &c, 60), 0);
+}
+
 /* ---- several threads ------------------------------------------------------------------------- */
 
 static struct ebb_cuda_work begin(struct rig *rig, const struct ebb_cuda_use *use, CUstream stream)
@@ -417,12 +473,6 @@ static void test_faults_of_the_driver(void **state)
     unlink(path);
 }
 
-static struct {
-    CUresult (*copy)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-    CUstream lane;
-    _Atomic unsigned count, failed;
-} outs;
-
 /* Of eleven copies to the host four fail, one after the other. */
 static CUresult copy_some(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
@@ -464,6 +514,59 @@ static void test_copies_to_the_host_fail(void **state)
         const char *settings[] = {"FAKECUDA_BUDGET=96M", NULL};
         assert_int_equal(rig_child(settings, failed_copies_body, &c, 60), 0);
     }
+}
+
+/* ---- arrivals -------------------------------------------------------------------------------- */
+
+static struct {
+    __typeof__(cuStreamWaitValue32_v2) *wait;
+    _Atomic unsigned count;
+} waits;
+
+static CUresult count_wait(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+{
+    atomic_fetch_add(&waits.count, 1);
+    return waits.wait(stream, address, value, flags);
+}
+
+static void new_memory_body(void *context)
+{
+    struct rig rig;
+    struct known known[4];
+    start_vmm(&rig, context);
+    waits.wait = rig.driver.cuStreamWaitValue32_v2;
+    rig.driver.cuStreamWaitValue32_v2 = count_wait;
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 4; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 24 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    RIG_MUST(atomic_load(&rig.ring->counters.moved_out_bytes) > 0);
+    RIG_MUST(atomic_load(&waits.count) == 0);
+    for (unsigned i = 0; i < 4; i++)
+        known_check(&rig, &known[i], stream);
+    RIG_MUST(atomic_load(&waits.count) > 0);
+    rig_stop(&rig);
+}
+
+/* No stream waits for new memory behind copies that have nothing to do with it. */
+static void test_new_memory_waits_for_no_copy(void **state)
+{
+    (void)state;
+    struct vmm_case c = {.backing = EBB_CUDA_VMM_TRUSTING, .budget_bytes = 64 * MIB};
+    const char *settings[] = {"FAKECUDA_BUDGET=64M", NULL};
+    assert_int_equal(rig_child(settings, new_memory_body, &c, 60), 0);
+}
+
+static void test_arrivals_are_joined(void **state)
+{
+    (void)state;
+    assert_int_equal(ebb__arrival_both(0, 5), 5);
+    assert_int_equal(ebb__arrival_both(4, 0), 4);
+    assert_int_equal(ebb__arrival_both(3, 5), 5); /* both are over when they are issued */
+    assert_int_equal(ebb__arrival_both(5, 8), 8);
+    assert_int_equal(ebb__arrival_both(4, 7), 8); /* 4 is a copy: 7 alone would not wait for it */
+    assert_int_equal(ebb__arrival_both(UINT32_MAX - 1, 3), 4);
 }
 
 /* ---- the ladder ------------------------------------------------------------------------------ */
@@ -608,9 +711,12 @@ int main(void)
         cmocka_unit_test(test_peers_end),
         cmocka_unit_test(test_evictions_are_called_off),
         cmocka_unit_test(test_requests_come_after_all_that_concern_their_units),
+        cmocka_unit_test(test_what_leaves_late_leaves_once),
         cmocka_unit_test(test_works_of_threads_overlap),
         cmocka_unit_test(test_faults_of_the_driver),
         cmocka_unit_test(test_copies_to_the_host_fail),
+        cmocka_unit_test(test_new_memory_waits_for_no_copy),
+        cmocka_unit_test(test_arrivals_are_joined),
         cmocka_unit_test(test_out_of_memory_is_an_answer),
         cmocka_unit_test(test_pinned_budget),
         cmocka_unit_test(test_old_drivers_are_refused),

@@ -21,7 +21,8 @@ struct ebb_cuda_backing_ops {
     bool needs_quiet;   /* it moves live bytes only while the device is idle (gate.h) */
     bool hides_absent;  /* an access to absent bytes fails, unless `serve` was called for them */
     bool drops_at_once; /* `drop` and `forget` end when they return, and use no lane */
-    bool moves_whole;   /* what came at once leaves at once: free ranges are reused as they were */
+    bool populates_at_once; /* `populate` where nothing is ends when it returns, and uses no lane */
+    bool moves_whole; /* what came at once leaves at once: free ranges are reused as they were */
     uint32_t most_flights; /* pieces on the way to the host at a time; 0: one */
     /* Mappings wait for copies to the host: these are queued in chunks of so many bytes (feeder.h),
      * and `evict_to` is called in place of `evict`. 0: they do not. */

@@ -66,4 +66,28 @@ struct cuda_block {
     struct cuda_passages before; /* work that used its addresses before it was allocated */
 } __attribute__((aligned(64)));
 
+/* ---- arrivals: numbers of transfers to the device (mover.h) ---------------------------------- */
+
+/* Is it over as soon as it is issued? */
+static inline bool ebb__arrival_is_light(uint32_t arrival)
+{
+    return arrival & 1;
+}
+
+/* a is not older than b, modulo 2^32. */
+static inline bool ebb__arrival_reached(uint32_t a, uint32_t b)
+{
+    return (int32_t)(a - b) >= 0;
+}
+
+/* Both are over when this one is. 0: none. */
+static inline uint32_t ebb__arrival_both(uint32_t a, uint32_t b)
+{
+    if (!a || !b)
+        return a ? a : b;
+    uint32_t newest = ebb__arrival_reached(a, b) ? a : b;
+    bool is_light = ebb__arrival_is_light(a) && ebb__arrival_is_light(b);
+    return ebb__arrival_is_light(newest) && !is_light ? newest + 1 : newest;
+}
+
 #endif

@@ -217,7 +217,7 @@ enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *config, uint32
 enum ebb_status ebb__cuda_create(const struct ebb_cuda_config *config, struct ebb_cuda **engine,
                                  struct ebb_error *error)
 {
-    return ebb__cuda_create_at(config, 1, engine, error);
+    return ebb__cuda_create_at(config, 2, engine, error);
 }
 
 /* The ledger has nothing of this process any more. */

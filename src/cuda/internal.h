@@ -100,7 +100,7 @@ static inline uint32_t ebb__cuda_find(const struct ebb_cuda *engine, CUdeviceptr
     return ebb__cuda_find_near(engine, address, &near);
 }
 uint64_t ebb__cuda_random(struct ebb_cuda *engine);
-/* `first_arrival`: for tests. Otherwise 1. */
+/* `first_arrival`: for tests. Otherwise 2. */
 EBB_NODISCARD enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *config,
                                                   uint32_t first_arrival, struct ebb_cuda **engine,
                                                   struct ebb_error *error);

@@ -55,9 +55,15 @@ static void come_after(struct cuda_mover *mover, struct cuda_move *move, enum cu
 
 static uint32_t next_arrival(struct cuda_mover *mover)
 {
-    if (++mover->newest_arrival == 0) /* 0 means that there is none */
-        mover->newest_arrival = 1;
+    mover->newest_arrival += 2;
+    if (mover->newest_arrival == 0) /* that means that there is none */
+        mover->newest_arrival = 2;
     return mover->newest_arrival;
+}
+
+static bool is_light(const struct cuda_mover *mover, const struct cuda_move *in)
+{
+    return in->kind == CUDA_MOVE_POPULATE && mover->config.backing->ops->populates_at_once;
 }
 
 uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *request,
@@ -71,8 +77,10 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
     if (move.kind == CUDA_MOVE_EVICT)
         atomic_fetch_add(&mover->leaving_units, move.count);
     pthread_mutex_lock(&mover->lock);
-    if (kind == CUDA_QUEUE_IN)
-        *arrival = move.arrival = next_arrival(mover);
+    if (kind == CUDA_QUEUE_IN) {
+        move.arrival = next_arrival(mover);
+        *arrival = move.arrival - is_light(mover, &move);
+    }
     ebb__queue_push(queues[kind], &move);
     wake(mover);
     pthread_mutex_unlock(&mover->lock);
@@ -118,17 +126,20 @@ const _Atomic uint64_t *ebb__mover_outs_over(const struct cuda_mover *mover)
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
+static bool has_reached(const _Atomic uint32_t *counter, uint32_t arrival)
+{
+    return ebb__arrival_reached(atomic_load_explicit(counter, memory_order_acquire), arrival);
+}
+
 bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival)
 {
-    return ebb__arrival_reached(atomic_load_explicit(mover->lanes.flag, memory_order_acquire),
-                                arrival);
+    return has_reached(mover->lanes.flag, arrival) ||
+           (ebb__arrival_is_light(arrival) && has_reached(&mover->issued_arrival, arrival));
 }
 
 bool ebb__mover_is_issued(const struct cuda_mover *mover, uint32_t arrival)
 {
-    return ebb__arrival_reached(atomic_load_explicit(&mover->issued_arrival, memory_order_acquire),
-                                arrival) ||
-           ebb__mover_is_over(mover, arrival);
+    return has_reached(&mover->issued_arrival, arrival) || has_reached(mover->lanes.flag, arrival);
 }
 
 uint32_t ebb__mover_last_arrival(const struct cuda_mover *mover)
@@ -389,7 +400,7 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
     mover->config = *config;
     mover->driver = config->engine->driver;
     mover->counters = &config->engine->ring->counters;
-    mover->newest_arrival = config->first_arrival - 1;
+    mover->newest_arrival = (config->first_arrival & ~1u) - 2;
     atomic_store(&mover->issued_arrival, mover->newest_arrival);
     mover->lanes.can_write = mover->driver->cuStreamWriteValue32_v2 != NULL;
     mover->lanes.can_wait = mover->driver->cuStreamWaitValue32_v2 != NULL;

@@ -15,8 +15,11 @@
  *   The block is a *stray* then, and its next use fetches it again. If a move beside that use would
  *   lose bytes, an eviction of the block that has not begun does not happen.
  *
- * Arrivals of *ins* are numbered, too, from 1, modulo 2^32. A counter in pinned memory has the
- * newest arrival. Streams wait for it on the device, and the engine looks at it.
+ * Arrivals of *ins* are numbered, too, with even numbers from 2, modulo 2^32. A counter in pinned
+ * memory has the newest arrival. Streams wait for it on the device, and the engine looks at it. The
+ * lane writes it, behind all copies that are queued there. New memory needs no copy: with
+ * `populates_at_once` its arrival is the odd number before its own. That is over when it is issued,
+ * and no stream waits for it.
  *
  * The mover's thread takes the engine's lock only to look which work is over, and never waits for
  * it. Functions expect the engine's lock unless stated otherwise. */
@@ -76,7 +79,7 @@ struct cuda_mover_config {
     struct ebb_cuda_clock *clock; /* or NULL */
     struct cuda_gate *gate;
     pthread_mutex_t *engine_lock;
-    uint32_t first_arrival; /* 1, but for tests of what happens after 2^32 */
+    uint32_t first_arrival; /* 2, but for tests of what happens after 2^32 */
 };
 
 struct cuda_mover;
@@ -123,11 +126,5 @@ bool ebb__mover_has_strays(const struct cuda_mover *mover);
 bool ebb__mover_is_stray(const struct cuda_mover *mover, uint32_t first, uint32_t count);
 /* How often has patience ended? */
 uint64_t ebb__mover_give_ups(const struct cuda_mover *mover);
-
-/* a is not older than b, modulo 2^32. */
-static inline bool ebb__arrival_reached(uint32_t a, uint32_t b)
-{
-    return (int32_t)(a - b) >= 0;
-}
 
 #endif

@@ -75,13 +75,22 @@ static bool has_begun(const struct cuda_mover *mover, const struct cuda_move *ou
     return mover->moving.out.number == out->number && mover->moving.out.done > 0;
 }
 
+/* Is nothing on its way to these units any more? */
+static bool is_in_over(const struct cuda_mover *mover, uint64_t number)
+{
+    const struct cuda_move *in = ebb__queue_find(&mover->queues.in, number);
+    return !in ||
+           (in->kind == CUDA_MOVE_POPULATE && mover->config.backing->ops->populates_at_once &&
+            ebb__arrival_reached(atomic_load(&mover->issued_arrival), in->arrival));
+}
+
 bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move)
 {
     const struct cuda_queues *queues = &mover->queues;
     const struct cuda_move *out = ebb__queue_find(&queues->out, move->after[CUDA_QUEUE_OUT]);
     bool is_nothing = out && out->kind == CUDA_MOVE_EVICT && out->is_dead && !has_begun(mover, out);
     return (!out || is_nothing) && !ebb__queue_find(&queues->drop, move->after[CUDA_QUEUE_DROP]) &&
-           (move->arrival || !ebb__queue_find(&queues->in, move->after[CUDA_QUEUE_IN]));
+           (move->arrival || is_in_over(mover, move->after[CUDA_QUEUE_IN]));
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -181,6 +190,9 @@ static bool bring_piece(struct cuda_mover *mover, const struct cuda_move *move, 
                 : backing->ops->fetch(backing, address, bytes, move->keep_copy, mover->lanes.in);
     if (result == CUDA_SUCCESS && !is_dead)
         ebb__mover_busy(mover, &mover->lanes.busy.in);
+    if (move->kind == CUDA_MOVE_POPULATE && backing->ops->populates_at_once &&
+        mover->units[first].real == CUDA_REAL_HOST)
+        mover->driver->cuStreamSynchronize(mover->lanes.in); /* served bytes stay: a copy */
     if (result == CUDA_SUCCESS) {
         count_in(mover, first, count, is_dead);
         arrive(mover, first, count);
@@ -265,11 +277,10 @@ static void use_in_place(struct cuda_mover *mover, const struct cuda_move *in, u
 static bool give_up(struct cuda_mover *mover, const struct cuda_move *in)
 {
     uint32_t first = in->first + mover->moving.in.done, last = in->first + in->count, count;
-    if (is_exposed(mover)) {
-        if (mover->moving.flights.count)
-            return false; /* they land soon, whatever kernels do */
+    if (!mover->config.backing->ops->is_coherent && mover->moving.flights.count)
+        return false; /* they land soon, whatever kernels do */
+    if (is_exposed(mover))
         call_off_eviction(mover, in);
-    }
     for (; first < last; first += count) {
         bool is_here = mover->units[first].real == CUDA_REAL_DEVICE;
         ebb__mover_find_run(mover, first, last, CUDA_REAL_DEVICE, is_here, &count);

@@ -227,6 +227,22 @@ static bool find_piece(struct cuda_mover *mover, const struct cuda_move *move)
     return side->piece_count > 0;
 }
 
+/* Is the next piece on its way already? So it is if an earlier EVICT leaves late, since the FETCH
+ * between them has given up. */
+static bool is_leaving(const struct cuda_mover *mover)
+{
+    const struct cuda_side *side = &mover->moving.out;
+    const struct cuda_flights *flights = &mover->moving.flights;
+    for (uint32_t i = 0; i < flights->count; i++) {
+        const struct cuda_flight *flight =
+            &flights->items[(flights->first + i) % CUDA_MOST_FLIGHTS];
+        if (flight->first < side->piece_first + side->piece_count &&
+            side->piece_first < flight->first + flight->count)
+            return true;
+    }
+    return false;
+}
+
 bool ebb__mover_step_out(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.out;
@@ -241,7 +257,7 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
         issue(mover);
         return true;
     }
-    if (move.kind == CUDA_MOVE_EVICT && !ebb__mover_may_move(mover))
+    if ((move.kind == CUDA_MOVE_EVICT && !ebb__mover_may_move(mover)) || is_leaving(mover))
         return did;
     return (ebb__mover_are_over(mover, &move) && start(mover, &move)) || did;
 }

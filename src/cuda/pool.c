@@ -268,13 +268,10 @@ uint32_t ebb__pool_take(struct cuda_pool *pool, uint32_t count, bool cached, uin
 
 uint32_t ebb__pool_arrival(const struct cuda_pool *pool, uint32_t first, uint32_t count)
 {
-    uint32_t newest = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t arrival = pool->units[first + i].arrival;
-        if (arrival && (!newest || (int32_t)(arrival - newest) > 0)) /* modulo 2^32 */
-            newest = arrival;
-    }
-    return newest;
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < count; i++)
+        all = ebb__arrival_both(all, pool->units[first + i].arrival);
+    return all;
 }
 
 void ebb__pool_give(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed,

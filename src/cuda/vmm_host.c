@@ -300,11 +300,11 @@ static void vmm_destroy(struct ebb_cuda_backing *backing)
 }
 
 #define VMM_OPS                                                                                    \
-    .can_evict = true, .drops_at_once = true, .moves_whole = true, .most_flights = 4,              \
-    .out_bytes = OUT_BYTES, .reserve = vmm_reserve, .release = vmm_release, .piece = vmm_piece,    \
-    .populate = vmm_populate, .evict_to = vmm_evict_to, .evicted = vmm_evicted,                    \
-    .fetch = vmm_fetch, .drop = vmm_drop, .forget = vmm_forget, .serve = vmm_serve,                \
-    .trim = vmm_trim, .destroy = vmm_destroy
+    .can_evict = true, .drops_at_once = true, .populates_at_once = true, .moves_whole = true,      \
+    .most_flights = 4, .out_bytes = OUT_BYTES, .reserve = vmm_reserve, .release = vmm_release,     \
+    .piece = vmm_piece, .populate = vmm_populate, .evict_to = vmm_evict_to,                        \
+    .evicted = vmm_evicted, .fetch = vmm_fetch, .drop = vmm_drop, .forget = vmm_forget,            \
+    .serve = vmm_serve, .trim = vmm_trim, .destroy = vmm_destroy
 
 static const struct ebb_cuda_backing_ops quiet_ops = {
     .name = "vmm-host", .needs_quiet = true, VMM_OPS};

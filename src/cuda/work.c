@@ -61,6 +61,7 @@ struct begun { /* of one work */
     uint32_t stream;
     uint64_t absent_units, all_units;
     uint32_t arrival; /* newest one to wait for; 0: none */
+    uint32_t light;   /* the same, among those that are over when they are issued */
     bool may_arrive;  /* some pages may still be on their way */
     uint32_t stall;   /* of the clock; CLOCK_NO_STALL */
 };
@@ -69,10 +70,18 @@ static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, stru
 {
     if (!entry->arrival)
         return;
+    uint32_t *newest = ebb__arrival_is_light(entry->arrival) ? &begun->light : &begun->arrival;
     if (ebb__mover_is_over(engine->mover, entry->arrival))
         entry->arrival = 0;
-    else if (!begun->arrival || ebb__arrival_reached(entry->arrival, begun->arrival))
-        begun->arrival = entry->arrival;
+    else if (!*newest || ebb__arrival_reached(entry->arrival, *newest))
+        *newest = entry->arrival;
+}
+
+/* When this one is issued, so are all. */
+static uint32_t newest_arrival(const struct begun *begun)
+{
+    uint32_t light = begun->light, other = begun->arrival;
+    return !other || (light && ebb__arrival_reached(light, other)) ? light : other;
 }
 
 static void note_use(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
@@ -274,20 +283,20 @@ static void queue_waits(struct ebb_cuda *engine, const struct ebb_cuda_work *wor
                         struct begun *begun, bool *arrived, bool *ordered)
 {
     if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
-        *arrived = begun->arrival == 0;
+        *arrived = newest_arrival(begun) == 0;
         *ordered = true;
         return;
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
     *ordered = ebb__passages_settle(&engine->streams, begun->stream);
-    *arrived = engine->gate.is_used ? begun->arrival == 0 : await_arrival(engine, work, begun);
+    *arrived = engine->gate.is_used ? !newest_arrival(begun) : await_arrival(engine, work, begun);
 }
 
 /* May the stream wait on the device? Only for transfers that are queued: see mover.h. */
 static bool may_queue_waits(const struct ebb_cuda *engine, const struct begun *begun)
 {
-    return !begun->arrival || engine->gate.is_used ||
-           ebb__mover_is_issued(engine->mover, begun->arrival);
+    uint32_t newest = newest_arrival(begun);
+    return !newest || engine->gate.is_used || ebb__mover_is_issued(engine->mover, newest);
 }
 
 /* `is_queued`: the waits of the work have been queued, but for those that are not arrived or not
@@ -301,7 +310,7 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
     uint64_t since_ns = ebb__now_ns();
     stand_still(engine, work, begun);
     if (!is_queued) {
-        ebb__cuda_wait_for_issue(engine, begun->arrival);
+        ebb__cuda_wait_for_issue(engine, newest_arrival(begun));
         if (!ebb__cuda_lock(engine))
             return;
         queue_waits(engine, work, begun, &arrived, &ordered);
@@ -309,7 +318,9 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
     }
     if (!ordered)
         ebb__cuda_wait_for_work(engine, begun->stream);
-    if (!arrived)
+    if (!arrived && begun->light)
+        ebb__cuda_wait_for_arrival(engine, begun->light);
+    if (!arrived && begun->arrival)
         ebb__cuda_wait_for_arrival(engine, begun->arrival);
     if (!arrived || !ordered)
         ebb__cuda_pass_gate(engine, work);
@@ -411,6 +422,7 @@ void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
     if (block)
         keep(engine, block, &begun);
     ebb__cuda_unlock(engine);
+    ebb__cuda_wait_alone(engine, begun.light);
     ebb__cuda_wait_alone(engine, begun.arrival);
 }
 
@@ -433,5 +445,6 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
         at = next;
     }
     ebb__cuda_unlock(engine);
+    ebb__cuda_wait_alone(engine, begun.light);
     ebb__cuda_wait_alone(engine, begun.arrival);
 }
