@@ -153,6 +153,29 @@ static void map_beside(struct feeder *feeder, CUdeviceptr base,
          launcher.us.most);
 }
 
+/* A page that is made, beside the copies. */
+static void make_beside(struct feeder *feeder, const CUmemAllocationProp *prop)
+{
+    double us[2][ROUNDS];
+    pthread_t thread;
+    begin(feeder, &thread);
+    for (int i = 0; i < ROUNDS; i++) {
+        CUmemGenericAllocationHandle handle;
+        double a = now_us();
+        T(cu.cuMemCreate(&handle, HANDLE, prop, 0));
+        double b = now_us();
+        T(cu.cuMemRelease(handle));
+        us[0][i] = b - a, us[1][i] = now_us() - b;
+    }
+    atomic_store(&feeder->must_stop, true);
+    pthread_join(thread, NULL);
+    struct spread create = spread_of(us[0], ROUNDS), release = spread_of(us[1], ROUNDS);
+    emit("\"make_beside\": \"%s\", \"queued\": %u, \"create_us\": %.1f, \"create_most_us\": %.1f, "
+         "\"release_us\": %.1f, \"release_most_us\": %.1f",
+         way_names[feeder->way], feeder->queued, create.median, create.most, release.median,
+         release.most);
+}
+
 /* A kernel that uses all of the device's memory bandwidth, beside the copies. */
 static void compute_beside(struct feeder *feeder, CUdeviceptr plain, CUstream stream)
 {
@@ -218,6 +241,8 @@ void m_vmm_beside(void)
         struct feeder feeder = cases[i];
         feeder.host = host, feeder.device = device, feeder.stream = lanes[feeder.priority];
         map_beside(&feeder, base, handles, stream);
+        if (feeder.handles == 1)
+            make_beside(&feeder, &prop);
         if (feeder.way == KERNEL)
             compute_beside(&feeder, plain, stream);
     }
