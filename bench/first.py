@@ -60,6 +60,7 @@ PROGRAMS = {
     "gan": ("torch", False),
     "rollout": ("torch", False),
     "lstm": ("torch", False),
+    "padded": ("torch", False),
     "kfold": ("torch torchvision", False),
     "convnext": ("torch torchvision", True),
     "finetune": ("torch torchvision", True),

@@ -353,6 +353,113 @@ static void what_is_expected_next_is_fetched_ahead(void **state)
     stop(&stage);
 }
 
+static void demand(struct stage *stage, unsigned which)
+{
+    ebb__reclaim_demanded(&stage->reclaim, stage->blocks[which]);
+    ebb__move_queue_in(&stage->lanes.transfer, stage->blocks[which], true);
+    lanes_settle(&stage->lanes);
+    assert_int_equal(stage->blocks[which]->state, BLOCK_RESIDENT);
+}
+
+/* Does the next call fetch this block, and nothing else? BLOCKS: does it fetch nothing? */
+static void expect_ahead(struct stage *stage, unsigned which)
+{
+    bool was_absent[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++)
+        was_absent[i] = stage->blocks[i]->state == BLOCK_EVICTED;
+    ebb__reclaim_ahead(&stage->reclaim);
+    lanes_settle(&stage->lanes);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        assert_int_equal(was_absent[i] && stage->blocks[i]->state != BLOCK_EVICTED, i == which);
+}
+
+/* Two neighbours are demanded, the newer one first, so the next older one is fetched. It does not
+ * give way until it is used. Only so much waits at a time. */
+static void demands_against_the_order_go_on(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct in_order *order = &stage.reclaim.order;
+    for (unsigned i = 0; i < 5; i++)
+        evict(&stage, i);
+    demand(&stage, 4);
+    expect_ahead(&stage, BLOCKS);
+    demand(&stage, 3);
+    expect_ahead(&stage, 2);
+    assert_true(ebb__in_order_awaits(order, stage.blocks[2]));
+    expect_ahead(&stage, BLOCKS);
+    stage.next_use[stage.blocks[2]->serial] = 1000;
+    assert_ptr_equal(ebb__victim_ahead(&stage.reclaim), stage.blocks[5]);
+    ebb__in_order_used(order, stage.blocks[2]);
+    assert_int_equal(order->useful_bytes, BLOCK_BYTES);
+    assert_ptr_equal(ebb__victim_ahead(&stage.reclaim), stage.blocks[2]);
+    expect_ahead(&stage, BLOCKS); /* it is not looked again at once */
+    stage.lanes.table.uses.touches += 100;
+    expect_ahead(&stage, 1);
+    stop(&stage);
+}
+
+static void demands_in_another_order_tell_nothing(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    for (unsigned i = 0; i < 5; i++)
+        evict(&stage, i);
+    demand(&stage, 1);
+    demand(&stage, 2);
+    expect_ahead(&stage, BLOCKS);
+    demand(&stage, 4);
+    expect_ahead(&stage, BLOCKS);
+    stop(&stage);
+}
+
+/* What is evicted without a use was fetched in vain. After a sixteenth of the budget this ends. */
+static void few_blocks_are_fetched_in_vain(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct in_order *order = &stage.reclaim.order;
+    for (unsigned i = 0; i < 5; i++)
+        evict(&stage, i);
+    demand(&stage, 4);
+    demand(&stage, 3);
+    expect_ahead(&stage, 2);
+    ebb__in_order_gone(order, stage.blocks[2]);
+    assert_int_equal(order->wasted_bytes, BLOCK_BYTES);
+    ebb__in_order_gone(order, stage.blocks[2]);
+    assert_int_equal(order->wasted_bytes, BLOCK_BYTES);
+    expect_ahead(&stage, BLOCKS);
+    order->useful_bytes = 64 * BLOCK_BYTES;
+    stage.reclaim.order_at = 0;
+    expect_ahead(&stage, 1);
+    stop(&stage);
+}
+
+/* Weights and activations take turns. A walk that nothing follows any more is over. */
+static void walks_take_turns(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start(&stage, true);
+    struct in_order *order = &stage.reclaim.order;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        evict(&stage, i);
+    demand(&stage, 5);
+    demand(&stage, 2);
+    demand(&stage, 4);
+    expect_ahead(&stage, 3);
+    ebb__in_order_used(order, stage.blocks[3]);
+    demand(&stage, 1);
+    expect_ahead(&stage, 0);
+    for (unsigned i = 0; i < 100; i++)
+        ebb__in_order_demanded(order, &stage.lanes.table, stage.blocks[5]);
+    assert_false(ebb__in_order_awaits(order, stage.blocks[0]));
+    stop(&stage);
+}
+
 /* A copy is kept for a read while accesses are observed, unless the store becomes full. That it was
  * in vain is told once, even if observation has ended meanwhile. */
 static void a_copy_is_kept_for_a_read(void **state)
@@ -631,6 +738,10 @@ int main(void)
         cmocka_unit_test(while_accesses_are_observed_the_predicted_latest_goes),
         cmocka_unit_test(what_is_moved_is_counted),
         cmocka_unit_test(what_is_expected_next_is_fetched_ahead),
+        cmocka_unit_test(demands_against_the_order_go_on),
+        cmocka_unit_test(demands_in_another_order_tell_nothing),
+        cmocka_unit_test(few_blocks_are_fetched_in_vain),
+        cmocka_unit_test(walks_take_turns),
         cmocka_unit_test(a_copy_is_kept_for_a_read),
         cmocka_unit_test(large_blocks_leave_by_the_part),
         cmocka_unit_test(as_much_leaves_as_is_lacking),

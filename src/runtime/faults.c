@@ -10,6 +10,7 @@ void ebb__runtime_used(struct ebb_runtime *runtime, struct block *block, bool wr
         ebb__observe_access(&runtime->transfer, block, write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
                             demand);
     ebb__move_touch(&runtime->transfer, block);
+    ebb__in_order_used(&runtime->reclaim.order, block);
     ebb__foresee_used(&runtime->reclaim.foresee, &runtime->table, block);
 }
 
@@ -45,6 +46,8 @@ static void fault_in_block(struct ebb_runtime *runtime, struct block *block, uin
     case BLOCK_EVICTED:
     case BLOCK_FETCHING:
         if (block->wait.fault_ns == 0) {
+            if (!runtime->replay.current && !block->transfer.walk)
+                ebb__reclaim_demanded(&runtime->reclaim, block);
             ebb__runtime_used(runtime, block, write, true);
             if (!runtime->replay.current)
                 block->copy.stays = !write && ebb__foresee_keeps_copy(&runtime->reclaim.foresee,

@@ -42,7 +42,7 @@ static bool is_awaited(const void *context, const struct block *block)
     const struct ebb_runtime *runtime = context;
     /* Without a plan it was fetched ahead, and its use is to be observed. */
     return runtime->replay.current ? ebb__replay_is_awaited(&runtime->replay, block)
-                                   : runtime->table.uses.trace;
+                                   : runtime->table.uses.trace || block->transfer.walk;
 }
 
 static void evicting(void *context, struct block *block)

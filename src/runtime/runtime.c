@@ -369,6 +369,7 @@ bool ebb__runtime_free(struct ebb_runtime *runtime, void *pointer)
     ebb__part_join(&runtime->table, block);
     for (uint32_t i = ebb__block_index(&runtime->table, block), next; i != NO_BLOCK; i = next) {
         next = ebb__part_next(&runtime->table, i);
+        ebb__in_order_gone(&runtime->reclaim.order, &runtime->table.blocks[i]);
         ebb__move_discard(&runtime->transfer, &runtime->table.blocks[i]);
     }
     ebb__clock_end_step(&runtime->replay, EBB_EVENT_FREE, due);

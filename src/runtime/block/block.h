@@ -88,6 +88,7 @@ struct block_transfer {
     bool lacked_room; /* its fetch was delayed by lack of memory */
     /* It was being fetched, or was resident before it was due, when its memory was needed. */
     bool gave_way;
+    uint8_t walk; /* it was fetched ahead, and not used since: 1 + number of the walk; or 0 */
 };
 
 /* The position of a part in its allocation. */

@@ -42,23 +42,53 @@ static struct block *used_next(struct reclaim *reclaim, uint64_t *distance)
     return best;
 }
 
-static void fetch(struct reclaim *reclaim)
+/* False: nothing is known of what comes next. */
+static bool fetch_foreseen(struct reclaim *reclaim)
 {
     const struct uses *uses = &reclaim->table->uses;
-    const struct lane *in = &reclaim->transfer->in;
     uint64_t now = uses->touches + uses->event_number, distance, latest;
-    if (in->queue.first != NO_BLOCK || in->current != NO_BLOCK || now < reclaim->look_at ||
-        !ebb__foresee_leads(&reclaim->foresee, reclaim->table))
-        return;
+    if (!ebb__foresee_leads(&reclaim->foresee, reclaim->table))
+        return false;
+    if (now < reclaim->look_at)
+        return reclaim->foresees;
     struct block *block = used_next(reclaim, &distance);
+    reclaim->foresees = block;
     if (!block || !ebb__victim_latest(reclaim, &latest) ||
         latest / (uint64_t)ebb__tuning()->ahead_factor <= distance) {
         reclaim->look_at = now + LOOK_AGAIN_AFTER;
-        return;
+        return block;
     }
     ebb__foresee_fetched(&reclaim->foresee, reclaim->table, block);
     block->copy.stays = false;
     ebb__move_queue_in(reclaim->transfer, block, false);
+    return true;
+}
+
+/* What is demanded in order goes on so, while there is memory for it. */
+static void fetch_in_order(struct reclaim *reclaim, uint64_t budget)
+{
+    const struct uses *uses = &reclaim->table->uses;
+    uint64_t now = uses->touches + uses->event_number;
+    unsigned walk;
+    if (now < reclaim->order_at)
+        return;
+    struct block *block = ebb__in_order_next(&reclaim->order, reclaim->table,
+                                             ebb__pages_available(reclaim->memory), budget, &walk);
+    if (!block) {
+        reclaim->order_at = now + LOOK_AGAIN_AFTER;
+        return;
+    }
+    if (reclaim->foresee.is_on)
+        ebb__foresee_fetched(&reclaim->foresee, reclaim->table, block);
+    ebb__in_order_fetched(&reclaim->order, reclaim->table, block, walk);
+    block->copy.stays = false;
+    ebb__move_queue_in(reclaim->transfer, block, false);
+}
+
+void ebb__reclaim_demanded(struct reclaim *reclaim, const struct block *block)
+{
+    ebb__in_order_demanded(&reclaim->order, reclaim->table, block);
+    reclaim->order_at = 0;
 }
 
 /* Bytes that the next fetch waits for. */
@@ -71,10 +101,15 @@ static uint64_t awaited_bytes(const struct reclaim *reclaim)
 void ebb__reclaim_ahead(struct reclaim *reclaim)
 {
     uint64_t budget = atomic_load(&reclaim->core->ledger->budget_bytes);
+    uint64_t reserve = budget / (uint64_t)ebb__tuning()->ahead_divisor;
     if (budget == UINT64_MAX || !ebb__store_may_write(&reclaim->transfer->store) ||
-        reclaim->core->policy->is_planned(reclaim->core->policy_context) ||
-        ebb__now_ns() > reclaim->short_until_ns)
+        reclaim->core->policy->is_planned(reclaim->core->policy_context))
         return;
-    fetch(reclaim);
-    keep_free(reclaim, budget / (uint64_t)ebb__tuning()->ahead_divisor + awaited_bytes(reclaim));
+    const struct lane *in = &reclaim->transfer->in;
+    bool is_short = ebb__now_ns() <= reclaim->short_until_ns;
+    bool is_idle = in->queue.first == NO_BLOCK && in->current == NO_BLOCK;
+    if (is_idle && !(is_short && fetch_foreseen(reclaim)))
+        fetch_in_order(reclaim, budget);
+    if (is_short)
+        keep_free(reclaim, reserve + awaited_bytes(reclaim));
 }

@@ -3,6 +3,7 @@
 #define EBB_RUNTIME_RECLAIM_RECLAIM_H
 
 #include "runtime/reclaim/foresee.h"
+#include "runtime/reclaim/in_order.h"
 #include "runtime/transfer/transfer.h"
 
 /* The position in the round of the slabs, in which idle slabs are found. */
@@ -22,8 +23,11 @@ struct reclaim {
     struct transfer *transfer;
     struct slab_hand hand;
     struct foresee foresee;
+    struct in_order order;
     uint64_t short_until_ns; /* act ahead of need before this time: memory was lacking lately */
     uint64_t look_at;        /* use or operation before which no block to fetch is looked for */
+    bool foresees;           /* some block was expected at the last look */
+    uint64_t order_at;       /* as look_at: for what is demanded in order */
     uint64_t alone_until_ns; /* do not ask other processes before this time: they released
                                 nothing */
 };
@@ -66,6 +70,8 @@ struct block *ebb__victim_latest(struct reclaim *reclaim, uint64_t *distance);
 /* Begins to evict and fetch ahead of need if no plan is in force and memory was lacking lately.
  * Call after each use and operation. */
 void ebb__reclaim_ahead(struct reclaim *reclaim);
+/* The program waits for `block`, which is absent, and no plan is in force. */
+void ebb__reclaim_demanded(struct reclaim *reclaim, const struct block *block);
 
 /* room.c */
 /* Evicts victims until `bytes` will be available. False: nothing is being evicted, so waiting is of

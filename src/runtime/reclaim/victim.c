@@ -73,6 +73,8 @@ static bool holds_pages(const struct block *block)
 /* How far away the next use of `block` is expected. 0: it is in use. */
 static uint64_t next_use(const struct reclaim *reclaim, const struct block *block, bool foresees)
 {
+    if (ebb__in_order_awaits(&reclaim->order, block))
+        return 1;
     return foresees ? ebb__foresee_distance(&reclaim->foresee, reclaim->table, block)
                     : reclaim->core->policy->next_use(reclaim->core->policy_context, block);
 }
@@ -131,6 +133,8 @@ static struct block *choose(struct reclaim *reclaim, bool needed)
         best = earliest_touched(reclaim);
     if (!best && needed)
         best = earliest_pinned(reclaim);
+    if (best)
+        ebb__in_order_gone(&reclaim->order, best);
     if (best && is_evicted_by_the_part(reclaim, best))
         ebb__part_split(reclaim->table, &reclaim->table->blocks[best->run.head]);
     if (best)
