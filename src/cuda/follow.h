@@ -69,12 +69,13 @@ struct cuda_ahead {
     uint32_t needed[CUDA_RUN_SIZES]; /* when none is left for the first time; UINT32_MAX: never */
     uint32_t lacking; /* the size of the first ALLOC that finds none; 0: there is no such */
 };
-/* The next ALLOCs that have places, in their order; returns how many. */
-struct cuda_place {
-    uint32_t first, count, turns; /* units of the static placement; ALLOCs and FREEs until then */
+struct cuda_place { /* units of the static placement */
+    uint32_t first, count;
 };
+/* The places of those among the next `turns` ALLOCs and FREEs that have one, in their order.
+ * Returns how many, `turns` at most. */
 uint32_t ebb__follow_places(const struct ebb_cuda_follow *follow, uint32_t turns,
-                            struct cuda_place *places, uint32_t most);
+                            struct cuda_place *places);
 /* free_runs: how many of each size there are now. `turns`: so many ALLOCs and FREEs at most. */
 void ebb__follow_ahead(const struct ebb_cuda_follow *follow, const uint32_t *free_runs,
                        uint32_t chunk_units, uint32_t turns, struct cuda_ahead *ahead);

@@ -69,7 +69,7 @@ static void need_chunks(const struct follow_script *known, uint32_t turn, uint32
 }
 
 uint32_t ebb__follow_places(const struct ebb_cuda_follow *follow, uint32_t turns,
-                            struct cuda_place *places, uint32_t most)
+                            struct cuda_place *places)
 {
     const struct follow_script *current = follow->current;
     uint32_t found = 0;
@@ -78,12 +78,12 @@ uint32_t ebb__follow_places(const struct ebb_cuda_follow *follow, uint32_t turns
     uint32_t turn = first_turn(follow, current);
     if (turns > current->turn_count)
         turns = current->turn_count;
-    for (uint32_t i = 0; i < turns && found < most; i++, turn++) {
+    for (uint32_t i = 0; i < turns; i++, turn++) {
         uint32_t at = turn % current->turn_count;
         if ((current->turns[at] & (IS_FREE | IS_PLACED)) != IS_PLACED)
             continue;
         place_at(current, at, &places[found].first, &places[found].count);
-        places[found++].turns = i;
+        found++;
     }
     return found;
 }

@@ -12,7 +12,7 @@
 /* So many events may be ahead of one that has not come yet. Threads of a program that take turns
  * exchange neighbours. */
 #define MOST_AHEAD 8u
-/* So many uses in a row of blocks that the script does not know are no departure. */
+/* So many uses in a row that do not fit, and so many that do not come, are no departure. */
 #define MOST_STRAYS 64u
 
 /* A script with its tables. */

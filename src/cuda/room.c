@@ -133,6 +133,17 @@ struct choice {
     uint64_t score;
 };
 
+/* needed: when what is there is needed again. worth: units that it frees, `most` at most. */
+static uint64_t score_of(uint64_t needed, uint64_t worth, bool is_over)
+{
+    return (needed + 1) * worth / (is_over ? 1 : IN_USE_WORTH);
+}
+
+static bool may_spare(uint64_t needed, uint64_t worth, bool is_over, uint64_t most)
+{
+    return is_over && needed >= LEAST_SPARE && worth * MOST_SPARE >= most;
+}
+
 static void find_chunk(struct cuda_room *room, uint64_t most, bool is_spare, struct choice *best)
 {
     struct cuda_pool *pool = room->pool;
@@ -151,9 +162,9 @@ static void find_chunk(struct cuda_room *room, uint64_t most, bool is_spare, str
             continue;
         ebb__pool_cached_chunk(pool, pool->area_first + i, &before);
         bool is_over = ebb__passages_are_over(room->streams, &before);
-        if (is_spare && (!is_over || needed < LEAST_SPARE || worth * MOST_SPARE < most))
+        if (is_spare && !may_spare(needed, worth, is_over, most))
             continue;
-        uint64_t score = (needed + 1) * worth / (is_over ? 1 : IN_USE_WORTH);
+        uint64_t score = score_of(needed, worth, is_over);
         if (score > best->score)
             *best = (struct choice){CUDA_NO_RUN, pool->area_first + i, score};
     }
@@ -173,9 +184,9 @@ static struct choice find_run(struct cuda_room *room, uint64_t most, bool is_spa
         uint64_t needed = room->ahead.needed[ebb__run_size(run->count)];
         uint64_t worth = run->count < most ? run->count : most;
         bool is_over = ebb__passages_are_over(room->streams, &pool->units[run->first].before);
-        if (is_spare && (!is_over || needed < LEAST_SPARE || worth * MOST_SPARE < most))
+        if (is_spare && !may_spare(needed, worth, is_over, most))
             continue;
-        uint64_t score = (needed + 1) * worth / (is_over ? 1 : IN_USE_WORTH);
+        uint64_t score = score_of(needed, worth, is_over);
         if (score > choice.score)
             choice = (struct choice){i, CUDA_NO_UNIT, score};
     }

@@ -3,6 +3,7 @@
 #define STEP_BYTES ((uint64_t)4 << 30) /* of addresses; a larger block has a region of its own */
 #define AHEAD_TURNS 32u                /* ALLOCs and FREEs that are looked at; arbitrary */
 #define MOST_AHEAD 2u /* ranges that are prepared at an allocation, so that it stays short */
+#define MOST_TRIES 4u /* to make room in chunks, of which others may leave meanwhile */
 #define SPREAD 4u     /* addresses for what is in use; arbitrary: page tables cost 0.2 % of them */
 
 /* ---- units ----------------------------------------------------------------------------------- */
@@ -87,7 +88,7 @@ static bool back_area(struct ebb_cuda *engine, uint32_t first, uint32_t count, u
 /* Room for what these units lack. To make it, others of the same chunks may have left. */
 static bool make_area_room(struct ebb_cuda *engine, uint32_t first, uint32_t count)
 {
-    for (unsigned tries = 0; tries < 4; tries++) {
+    for (unsigned tries = 0; tries < MOST_TRIES; tries++) {
         uint32_t bare = ebb__pool_bare_at(&engine->pool, first, count);
         if (!ebb__room_make(&engine->room, bare))
             return false;
@@ -178,7 +179,7 @@ bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_take
 static void prepare_places(struct ebb_cuda *engine)
 {
     struct cuda_place places[AHEAD_TURNS];
-    uint32_t made = 0, count = ebb__follow_places(engine->follow, AHEAD_TURNS, places, AHEAD_TURNS);
+    uint32_t made = 0, count = ebb__follow_places(engine->follow, AHEAD_TURNS, places);
     uint64_t number;
     for (uint32_t i = 0; i < count && made < MOST_AHEAD; i++) {
         uint32_t first = engine->pool.area_first + places[i].first;
