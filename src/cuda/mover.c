@@ -133,8 +133,8 @@ static bool has_reached(const _Atomic uint32_t *counter, uint32_t arrival)
 
 bool ebb__mover_is_over(const struct cuda_mover *mover, uint32_t arrival)
 {
-    return has_reached(mover->lanes.flag, arrival) ||
-           (ebb__arrival_is_light(arrival) && has_reached(&mover->issued_arrival, arrival));
+    return (ebb__arrival_is_light(arrival) && has_reached(&mover->issued_arrival, arrival)) ||
+           has_reached(mover->lanes.flag, arrival);
 }
 
 bool ebb__mover_is_issued(const struct cuda_mover *mover, uint32_t arrival)
