@@ -353,6 +353,14 @@ static void what_is_expected_next_is_fetched_ahead(void **state)
     stop(&stage);
 }
 
+/* The oldest `count` blocks have been evicted. */
+static void start_absent(struct stage *stage, unsigned count)
+{
+    start(stage, true);
+    for (unsigned i = 0; i < count; i++)
+        evict(stage, i);
+}
+
 static void demand(struct stage *stage, unsigned which)
 {
     ebb__reclaim_demanded(&stage->reclaim, stage->blocks[which]);
@@ -379,10 +387,8 @@ static void demands_against_the_order_go_on(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage, true);
+    start_absent(&stage, 5);
     struct in_order *order = &stage.reclaim.order;
-    for (unsigned i = 0; i < 5; i++)
-        evict(&stage, i);
     demand(&stage, 4);
     expect_ahead(&stage, BLOCKS);
     demand(&stage, 3);
@@ -404,9 +410,7 @@ static void demands_in_another_order_tell_nothing(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage, true);
-    for (unsigned i = 0; i < 5; i++)
-        evict(&stage, i);
+    start_absent(&stage, 5);
     demand(&stage, 1);
     demand(&stage, 2);
     expect_ahead(&stage, BLOCKS);
@@ -420,10 +424,8 @@ static void few_blocks_are_fetched_in_vain(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage, true);
+    start_absent(&stage, 5);
     struct in_order *order = &stage.reclaim.order;
-    for (unsigned i = 0; i < 5; i++)
-        evict(&stage, i);
     demand(&stage, 4);
     demand(&stage, 3);
     expect_ahead(&stage, 2);
@@ -443,10 +445,8 @@ static void walks_take_turns(void **state)
 {
     (void)state;
     struct stage stage;
-    start(&stage, true);
+    start_absent(&stage, BLOCKS);
     struct in_order *order = &stage.reclaim.order;
-    for (unsigned i = 0; i < BLOCKS; i++)
-        evict(&stage, i);
     demand(&stage, 5);
     demand(&stage, 2);
     demand(&stage, 4);

@@ -61,11 +61,6 @@ static uint32_t next_arrival(struct cuda_mover *mover)
     return mover->newest_arrival;
 }
 
-static bool is_light(const struct cuda_mover *mover, const struct cuda_move *in)
-{
-    return in->kind == CUDA_MOVE_POPULATE && mover->config.backing->ops->populates_at_once;
-}
-
 uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *request,
                         uint32_t *arrival)
 {
@@ -79,7 +74,7 @@ uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *reques
     pthread_mutex_lock(&mover->lock);
     if (kind == CUDA_QUEUE_IN) {
         move.arrival = next_arrival(mover);
-        *arrival = move.arrival - is_light(mover, &move);
+        *arrival = move.arrival - ebb__mover_is_light(mover, &move);
     }
     ebb__queue_push(queues[kind], &move);
     wake(mover);
@@ -96,20 +91,18 @@ void ebb__mover_kill(struct cuda_mover *mover, uint64_t number)
     pthread_mutex_unlock(&mover->lock);
 }
 
-bool ebb__mover_call_off(struct cuda_mover *mover, uint64_t number)
+void ebb__mover_call_off(struct cuda_mover *mover, uint64_t number)
 {
     pthread_mutex_lock(&mover->lock);
     struct cuda_move *move = mover->queues.in.issued == mover->queues.in.last
                                  ? ebb__queue_find(&mover->queues.out, number)
                                  : NULL;
-    bool can = move && move->kind == CUDA_MOVE_EVICT && !move->is_dead;
-    if (can) {
+    if (move && move->kind == CUDA_MOVE_EVICT && !move->is_dead) {
         move->is_dead = true;
         atomic_fetch_sub(&mover->leaving_units, move->count - move->left);
         move->left = move->count;
     }
     pthread_mutex_unlock(&mover->lock);
-    return can;
 }
 
 void ebb__mover_wake(struct cuda_mover *mover)

@@ -97,9 +97,9 @@ bool ebb__mover_has_room(struct cuda_mover *mover, unsigned count);
 uint64_t ebb__mover_add(struct cuda_mover *mover, const struct cuda_move *move, uint32_t *arrival);
 /* The contents that a FETCH brings are dead. Nothing happens if it is over. */
 void ebb__mover_kill(struct cuda_mover *mover, uint64_t number);
-/* What is left of an EVICT stays on the device, and a FETCH brings back what has left. False: it is
- * over, or an *in* waits for memory, which may be that of this EVICT. */
-bool ebb__mover_call_off(struct cuda_mover *mover, uint64_t number);
+/* What is left of an EVICT stays on the device, and a FETCH brings back what has left. Nothing
+ * happens if it is over, or if an *in* waits for memory, which may be that of this EVICT. */
+void ebb__mover_call_off(struct cuda_mover *mover, uint64_t number);
 /* Starts the thread's work on what was added. */
 void ebb__mover_wake(struct cuda_mover *mover);
 

@@ -151,6 +151,16 @@ static inline bool ebb__mover_may_move(const struct cuda_mover *mover)
 {
     return !mover->config.backing->ops->needs_quiet || ebb__gate_is_quiet(mover->config.gate);
 }
+/* Is this *in* over as soon as it is issued? */
+static inline bool ebb__mover_is_light(const struct cuda_mover *mover, const struct cuda_move *in)
+{
+    return in->kind == CUDA_MOVE_POPULATE && mover->config.backing->ops->populates_at_once;
+}
+/* Where in `items` the flight is that comes `i` after the first. */
+static inline uint32_t ebb__flight_at(const struct cuda_flights *flights, uint32_t i)
+{
+    return (flights->first + i) % CUDA_MOST_FLIGHTS;
+}
 static inline uint64_t ebb__unit_bytes(uint32_t count)
 {
     return count * EBB_CUDA_UNIT_BYTES;

@@ -70,7 +70,7 @@ static bool has_begun(const struct cuda_mover *mover, const struct cuda_move *ou
 {
     const struct cuda_flights *flights = &mover->moving.flights;
     for (uint32_t i = 0; i < flights->count; i++)
-        if (flights->items[(flights->first + i) % CUDA_MOST_FLIGHTS].number == out->number)
+        if (flights->items[ebb__flight_at(flights, i)].number == out->number)
             return true;
     return mover->moving.out.number == out->number && mover->moving.out.done > 0;
 }
@@ -79,9 +79,8 @@ static bool has_begun(const struct cuda_mover *mover, const struct cuda_move *ou
 static bool is_in_over(const struct cuda_mover *mover, uint64_t number)
 {
     const struct cuda_move *in = ebb__queue_find(&mover->queues.in, number);
-    return !in ||
-           (in->kind == CUDA_MOVE_POPULATE && mover->config.backing->ops->populates_at_once &&
-            ebb__arrival_reached(atomic_load(&mover->issued_arrival), in->arrival));
+    return !in || (ebb__mover_is_light(mover, in) &&
+                   ebb__arrival_reached(atomic_load(&mover->issued_arrival), in->arrival));
 }
 
 bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move)
@@ -190,8 +189,7 @@ static bool bring_piece(struct cuda_mover *mover, const struct cuda_move *move, 
                 : backing->ops->fetch(backing, address, bytes, move->keep_copy, mover->lanes.in);
     if (result == CUDA_SUCCESS && !is_dead)
         ebb__mover_busy(mover, &mover->lanes.busy.in);
-    if (move->kind == CUDA_MOVE_POPULATE && backing->ops->populates_at_once &&
-        mover->units[first].real == CUDA_REAL_HOST)
+    if (ebb__mover_is_light(mover, move) && mover->units[first].real == CUDA_REAL_HOST)
         mover->driver->cuStreamSynchronize(mover->lanes.in); /* served bytes stay: a copy */
     if (result == CUDA_SUCCESS) {
         count_in(mover, first, count, is_dead);

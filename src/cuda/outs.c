@@ -74,7 +74,7 @@ bool ebb__mover_land(struct cuda_mover *mover)
         ebb__mover_has_left(mover, flight->kind, flight->first, flight->count);
     if (flight->kind == CUDA_MOVE_EVICT)
         note_left(mover, flight);
-    flights->first = (flights->first + 1) % CUDA_MOST_FLIGHTS;
+    flights->first = ebb__flight_at(flights, 1);
     flights->count--;
     return true;
 }
@@ -186,8 +186,7 @@ static bool start(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_flights *flights = &mover->moving.flights;
-    struct cuda_flight *flight =
-        &flights->items[(flights->first + flights->count) % CUDA_MOST_FLIGHTS];
+    struct cuda_flight *flight = &flights->items[ebb__flight_at(flights, flights->count)];
     if (move_out(mover, move, flight) != CUDA_SUCCESS) {
         if (++side->failures < 3)
             return false;
@@ -234,8 +233,7 @@ static bool is_leaving(const struct cuda_mover *mover)
     const struct cuda_side *side = &mover->moving.out;
     const struct cuda_flights *flights = &mover->moving.flights;
     for (uint32_t i = 0; i < flights->count; i++) {
-        const struct cuda_flight *flight =
-            &flights->items[(flights->first + i) % CUDA_MOST_FLIGHTS];
+        const struct cuda_flight *flight = &flights->items[ebb__flight_at(flights, i)];
         if (flight->first < side->piece_first + side->piece_count &&
             side->piece_first < flight->first + flight->count)
             return true;

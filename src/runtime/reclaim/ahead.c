@@ -42,47 +42,53 @@ static struct block *used_next(struct reclaim *reclaim, uint64_t *distance)
     return best;
 }
 
+/* Uses and operations so far. */
+static uint64_t now(const struct reclaim *reclaim)
+{
+    return reclaim->table->uses.touches + reclaim->table->uses.event_number;
+}
+
+static void begin_fetch(struct reclaim *reclaim, struct block *block)
+{
+    if (reclaim->foresee.is_on)
+        ebb__foresee_fetched(&reclaim->foresee, reclaim->table, block);
+    block->copy.stays = false;
+    ebb__move_queue_in(reclaim->transfer, block, false);
+}
+
 /* False: nothing is known of what comes next. */
 static bool fetch_foreseen(struct reclaim *reclaim)
 {
-    const struct uses *uses = &reclaim->table->uses;
-    uint64_t now = uses->touches + uses->event_number, distance, latest;
+    uint64_t distance, latest;
     if (!ebb__foresee_leads(&reclaim->foresee, reclaim->table))
         return false;
-    if (now < reclaim->look_at)
+    if (now(reclaim) < reclaim->look_at)
         return reclaim->foresees;
     struct block *block = used_next(reclaim, &distance);
     reclaim->foresees = block;
     if (!block || !ebb__victim_latest(reclaim, &latest) ||
         latest / (uint64_t)ebb__tuning()->ahead_factor <= distance) {
-        reclaim->look_at = now + LOOK_AGAIN_AFTER;
+        reclaim->look_at = now(reclaim) + LOOK_AGAIN_AFTER;
         return block;
     }
-    ebb__foresee_fetched(&reclaim->foresee, reclaim->table, block);
-    block->copy.stays = false;
-    ebb__move_queue_in(reclaim->transfer, block, false);
+    begin_fetch(reclaim, block);
     return true;
 }
 
 /* What is demanded in order goes on so, while there is memory for it. */
 static void fetch_in_order(struct reclaim *reclaim, uint64_t budget)
 {
-    const struct uses *uses = &reclaim->table->uses;
-    uint64_t now = uses->touches + uses->event_number;
     unsigned walk;
-    if (now < reclaim->order_at)
+    if (now(reclaim) < reclaim->order_at)
         return;
     struct block *block = ebb__in_order_next(&reclaim->order, reclaim->table,
                                              ebb__pages_available(reclaim->memory), budget, &walk);
     if (!block) {
-        reclaim->order_at = now + LOOK_AGAIN_AFTER;
+        reclaim->order_at = now(reclaim) + LOOK_AGAIN_AFTER;
         return;
     }
-    if (reclaim->foresee.is_on)
-        ebb__foresee_fetched(&reclaim->foresee, reclaim->table, block);
     ebb__in_order_fetched(&reclaim->order, reclaim->table, block, walk);
-    block->copy.stays = false;
-    ebb__move_queue_in(reclaim->transfer, block, false);
+    begin_fetch(reclaim, block);
 }
 
 void ebb__reclaim_demanded(struct reclaim *reclaim, const struct block *block)
