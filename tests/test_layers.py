@@ -248,7 +248,7 @@ ORDER = {
     "src/parent": [
         "copies measured names profile states status stuck tell",
         "alarm budget lanes observe profile_read trial",
-        "memories",
+        "memories rest",
         "cache plans",
         "batch gaps replan",
         "recall",

@@ -39,6 +39,7 @@ static void phases(void **state)
         {PHASE_OBSERVING, PHASE_PLANNED},     /* its iteration is known */
         {PHASE_OBSERVING, PHASE_FOLLOWED},    /* its iteration is known, and nothing needs a plan */
         {PHASE_OBSERVING, PHASE_RELEARNING},  /* it holds much more than its supposed peak */
+        {PHASE_OBSERVING, PHASE_RESTING},     /* each step is another one */
         {PHASE_RECALLED, PHASE_PLANNED},      /* it behaves as the profile says */
         {PHASE_RECALLED, PHASE_RELEARNING},   /* it does not */
         {PHASE_PLANNED, PHASE_RELEARNING},    /* it does something else */
@@ -46,6 +47,8 @@ static void phases(void **state)
         {PHASE_RELEARNING, PHASE_PLANNED},    /* as from OBSERVING */
         {PHASE_RELEARNING, PHASE_FOLLOWED},   /* as from OBSERVING */
         {PHASE_RELEARNING, PHASE_RELEARNING}, /* as from OBSERVING */
+        {PHASE_RELEARNING, PHASE_RESTING},    /* as from OBSERVING */
+        {PHASE_RESTING, PHASE_RELEARNING},    /* something repeats, or it is time to look again */
     };
     ASSERT_ONLY(PHASE_COUNT, enum phase, ebb__phase_may, pairs);
     /* No phase is final. */

@@ -178,6 +178,17 @@ uint64_t ebb__steps_swing(const struct ebb_steps *steps, uint64_t first_ns, uint
     return least < most ? most - least : 0;
 }
 
+uint64_t ebb__steps_swings(const struct ebb_steps *steps, uint64_t least_bytes, uint64_t from_ns)
+{
+    ebb_turns turns = {0};
+    uint64_t count = 0;
+    if (coarsen(steps, least_bytes, &turns))
+        for (size_t i = 1; i + 1 < turns.count; i += 2)
+            count += turns.items[i].time_ns >= from_ns;
+    ebb_vec_free(&turns);
+    return count;
+}
+
 /* Adds the lost time of the step to that of the first ones. */
 static void add_lost(const struct walk *walk, struct ebb_lost *lost)
 {

@@ -79,6 +79,9 @@ EBB_NODISCARD enum ebb_status ebb__steps_push(struct ebb_steps *steps,
                                               const struct ebb_event *event, bool planned);
 /* The swing of live bytes in the time [first_ns, last_ns]. */
 uint64_t ebb__steps_swing(const struct ebb_steps *steps, uint64_t first_ns, uint64_t last_ns);
+/* How often live bytes have come down by `least_bytes` since `from_ns`, having gone up as much
+ * before. O(turns kept); 0 if out of memory. */
+uint64_t ebb__steps_swings(const struct ebb_steps *steps, uint64_t least_bytes, uint64_t from_ns);
 /* The steps so far, one that is not over included. O(turns kept). EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__steps_find(const struct ebb_steps *steps,
                                               struct ebb_steps_rule rule,

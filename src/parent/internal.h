@@ -8,6 +8,7 @@
 #include "model/watch.h"
 #include "parent/cache.h"
 #include "parent/parent.h"
+#include "parent/rest.h"
 #include "parent/states.h"
 #include "plan/request/request.h"
 #include "runtime/ledger.h"
@@ -77,6 +78,7 @@ struct stream {
     bool replaying;                    /* the process follows a plan */
     uint64_t followed_allocs;          /* matched in a row: since a lap or the replay began */
     uint64_t followed_faults;          /* demand accesses since then */
+    uint64_t now_ns;                   /* time of the newest event */
 };
 
 enum { GAPS_SEEN = 16 }; /* a limit */
@@ -107,6 +109,7 @@ struct learning {
     bool held;             /* the planned iteration was held when it was looked at last */
     bool exactly;          /* each use is observed: without that, no plan fits */
     struct gaps gaps;
+    struct rest rest;
 };
 
 /* The newest plan and what it assumed: plans.c. */

@@ -124,6 +124,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             bool reactive = parent->options.policy->reactive;
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
+            process->learning.rest = (struct rest){0};
             if (reactive) {
                 ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             } else {
@@ -294,6 +295,11 @@ void ebb__parent_learn(struct ebb_parent *parent, struct process *process)
         if (found_longer(process))
             forget_parts(process);
         try_to_plan(parent, process);
+        if (process->phase == PHASE_OBSERVING || process->phase == PHASE_RELEARNING)
+            ebb__rest_consider(parent, process);
+        break;
+    case PHASE_RESTING:
+        ebb__rest_consider(parent, process);
         break;
     case PHASE_RECALLED:
         ebb__recall_judge(parent, process);

@@ -45,6 +45,7 @@ static void end_followed(struct process *process, bool by_lap)
 void ebb__parent_note_event(struct process *process, const struct ebb_event *event)
 {
     struct ebb_steps *steps = &process->stream.steps;
+    process->stream.now_ns = event->time_ns;
     if (ebb__steps_push(steps, event, process->stream.replaying) != EBB_OK)
         ebb__steps_fini(steps); /* out of memory: it counts anew */
     if (event->kind == EBB_EVENT_MARK && event->mark == EBB_MARK_PLAN_ON) {

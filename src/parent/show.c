@@ -37,11 +37,10 @@ void ebb__show_close(struct ebb_parent *parent)
 
 static const char *mode_of(const struct ebb_parent *parent, const struct process *process)
 {
-    static const char *const names[PHASE_COUNT] = {[PHASE_OBSERVING] = "observing",
-                                                   [PHASE_RECALLED] = "recalled",
-                                                   [PHASE_PLANNED] = "planned",
-                                                   [PHASE_RELEARNING] = "relearning",
-                                                   [PHASE_FOLLOWED] = "reactive"};
+    static const char *const names[PHASE_COUNT] = {
+        [PHASE_OBSERVING] = "observing", [PHASE_RECALLED] = "recalled",
+        [PHASE_PLANNED] = "planned",     [PHASE_RELEARNING] = "relearning",
+        [PHASE_RESTING] = "resting",     [PHASE_FOLLOWED] = "reactive"};
     if (!process || !atomic_load(&process->stream.ring->counters.managing))
         return "waiting";
     return parent->options.record ? "recording" : names[process->phase];

@@ -16,6 +16,7 @@ enum phase {
     PHASE_RECALLED,   /* plans from a profile were sent; the live stream confirms or refutes it */
     PHASE_PLANNED,    /* a plan has been sent */
     PHASE_RELEARNING, /* it has deviated from the plan: its accesses are observed again */
+    PHASE_RESTING,    /* nothing came of observing them: accesses are not observed for a while */
     PHASE_FOLLOWED,   /* recording, or a policy without a script: no accesses are observed */
     PHASE_COUNT
 };
