@@ -31,7 +31,7 @@ static uint64_t lost_ns(const struct process *process)
     return sum;
 }
 
-/* The program may rest only if it would have been planned by now, and if what it allocates tells its
+/* The program may rest only if it could have been planned by now, and if its allocations tell its
  * steps. */
 static bool may_rest(const struct ebb_parent *parent, const struct process *process)
 {
