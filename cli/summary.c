@@ -83,8 +83,10 @@ static void text_iterations(const struct ebb_summary *summary, FILE *out)
         fprintf(out, "ebb: %llu iterations, median %s; policy %s, which plans nothing\n",
                 (unsigned long long)figures->iterations.count,
                 ebb_duration_format(figures->iterations.median_ns, a, sizeof a), summary->policy);
-    else
+    else if (figures->transfers.out_bytes || figures->transfers.in_bytes)
         fprintf(out, "ebb: no repeating iteration was planned: blocks were evicted reactively\n");
+    else
+        fprintf(out, "ebb: no repeating iteration was planned: nothing had to be evicted\n");
 }
 
 #define DEVICES_TOLD 3u /* the summary is short */

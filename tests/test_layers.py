@@ -182,9 +182,11 @@ ORDER = {
         "instances landmark pairing parts reblock steps stream",
         "build slots windows",
         "lives",
-        "coarse properties scale splice times unordered watch_iterations watch_phrases",
-        "iteration watch_gaps watch_patterns",
-        "analyse watch",
+        "coarse properties scale splice times unordered watch_iterations watch_phrases "
+        "watch_recurring",
+        "iteration watch_patterns",
+        "analyse watch_gaps",
+        "watch",
     ],
     "src/sim": [
         "tiers uses",

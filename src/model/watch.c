@@ -94,6 +94,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     memset(&watch->early_judged, 0, sizeof watch->early_judged);
     memset(&watch->micro_batch, 0, sizeof watch->micro_batch);
     watch->next_look = 0;
+    ebb__watch_forget_turns(watch);
     if (watch->found)
         watch->next_symbol = ebb__watch_first_unrecorded(watch, watch->template.kind, cut_serial);
     return EBB_OK;
@@ -141,8 +142,10 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
     if (kind == EBB_SYMBOL_ALLOC)
         ebb__watch_note_alloc(watch, event->size_bytes);
     ebb__watch_consider(watch, kind);
-    if (kind == EBB_SYMBOL_ALLOC)
+    if (kind == EBB_SYMBOL_ALLOC) {
+        ebb__watch_consider_recurring(watch);
         status = ebb__watch_look_for_landmark(watch);
+    }
     if (status)
         return status;
     return watch->found && watch->template.kind == kind ? ebb__watch_record(watch) : EBB_OK;

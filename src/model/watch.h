@@ -71,6 +71,9 @@ void ebb__watch_hold(struct ebb_watch *watch);
 bool ebb__watch_is_held(const struct ebb_watch *watch);
 /* True if the iteration consists of micro-batches, and one of them was first taken for it. */
 bool ebb__watch_accumulates(const struct ebb_watch *watch);
+/* True if the iteration is one of several steps that recur in any order. The others are told as
+ * gaps. */
+bool ebb__watch_recurs(const struct ebb_watch *watch);
 /* True if the repetition was announced before it was complete, and has not been whole twice. */
 bool ebb__watch_is_early(const struct ebb_watch *watch);
 
@@ -102,6 +105,7 @@ struct ebb_watch_gap {
     bool traced;        /* its accesses were observed */
     bool known;         /* ebb__watch_know_gap() was called for one like it */
     bool repeats;       /* it comes in each iteration: the program has changed */
+    bool whole;         /* it is a step of its own that recurs: ebb__watch_recurs() */
 };
 
 /* The next gap behind those that it has told already. Known phrases at its start are left out, and

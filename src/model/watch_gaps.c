@@ -1,4 +1,5 @@
 /* What stands between repetitions of the held iteration: phrases of their own, which come again. */
+#include "iteration.h"
 #include "splice.h"
 #include "watch_state.h"
 
@@ -202,12 +203,32 @@ static bool gap_that_repeats(struct ebb_watch *watch, struct ebb_watch_gap *gap)
     return true;
 }
 
+/* The next step beside the held one, if steps recur in any order. */
+static bool next_step(struct ebb_watch *watch, struct ebb_watch_gap *gap)
+{
+    struct ebb_watch_phrase step;
+    if (!ebb__watch_next_step(watch, &step))
+        return false;
+    *gap = (struct ebb_watch_gap){
+        .hash = step.hash,
+        .allocs = step.last - step.first,
+        .first_alloc = step.first,
+        .traced = step.traced,
+        .known = known_at(watch, step.first, step.last) == step.last - step.first,
+        .repeats = step.again,
+        .whole = true,
+    };
+    return true;
+}
+
 bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap)
 {
     const struct ebb_watch_iteration *all = watch->iterations.items;
     size_t count = watch->iterations.count, next = count;
     if (!watch->held)
         return false;
+    if (watch->recurring.in_force)
+        return next_step(watch, gap);
     while (next > 0 && all[next - 1].last_event > watch->gaps.looked_at)
         next--;
     for (; next < count; next++) {
@@ -221,6 +242,15 @@ bool ebb__watch_next_gap(struct ebb_watch *watch, struct ebb_watch_gap *gap)
 enum ebb_status ebb__watch_gap_model(const struct ebb_watch *watch, const struct ebb_watch_gap *gap,
                                      struct ebb_model *model, struct ebb_error *error)
 {
+    const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
+    if (gap->whole && gap->traced) {
+        const struct ebb_template template = {
+            .kind = EBB_SYMBOL_ALLOC, .period_symbols = gap->allocs, .hash = gap->hash};
+        const struct ebb_window window = {.first_symbol = gap->first_alloc,
+                                          .first = events[gap->first_alloc],
+                                          .last = events[gap->first_alloc + gap->allocs]};
+        return ebb__stream_model(&watch->stream, &template, &window, model, error);
+    }
     struct ebb_splice splice = {
         .period = watch->template.period_symbols,
         .first = gap->first_alloc,

@@ -110,7 +110,7 @@ static void adopt(struct ebb_watch *watch, const struct ebb_template *template, 
         watch->pattern_count++;
     }
     watch->found = true;
-    watch->held = watch->early = false;
+    watch->held = watch->early = watch->recurring.in_force = false;
 }
 
 /* Was it announced before its second period is complete? */
@@ -265,11 +265,15 @@ static bool covers(const struct ebb_watch *watch, const struct ebb_repetition *r
     return ebb__stream_coverage(&watch->stream, repetition) > iterations * watch->window_events;
 }
 
+enum { NO_CHANCE = 4 }; /* steps in any order repeat twice by chance, but not so often */
+
 /* Does the held iteration stay, although something else has repeated? */
 static bool stays(struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
-    return watch->held && !covers(watch, repetition, (size_t)ebb__tuning()->held_iterations) &&
-           !is_micro_batch(watch, repetition);
+    size_t symbols = repetition->last_symbol - repetition->first_symbol;
+    bool chance = watch->recurring.in_force && symbols < NO_CHANCE * repetition->period_symbols;
+    bool short_lived = !covers(watch, repetition, (size_t)ebb__tuning()->held_iterations);
+    return watch->held && (chance || short_lived) && !is_micro_batch(watch, repetition);
 }
 
 /* Is the template only believed, and the repetition another one of the same length? Then the order
@@ -376,6 +380,20 @@ void ebb__watch_take_longer(struct ebb_watch *watch)
         take(watch, current);
 }
 
+void ebb__watch_consider_recurring(struct ebb_watch *watch)
+{
+    struct ebb_watch_phrase phrase;
+    if (!ebb__watch_recurring(watch, &phrase))
+        return;
+    const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
+    const struct ebb_template made = {EBB_SYMBOL_ALLOC, phrase.last - phrase.first, phrase.hash, 0};
+    if (phrase.replaces) /* else a step that has followed itself by chance stays the iteration */
+        adopt(watch, &made, (uint32_t)watch->pattern_count, phrase.first,
+              events[phrase.last] - events[phrase.first]);
+    watch->recurring.in_force = true;
+    watch->recurring.told_symbol = phrase.last;
+}
+
 /* If nothing repeats exactly, searches for a landmark. It is not used if exact iterations were seen
  * within the stretch that it would cover, unless they are only a part of it. */
 enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch)
@@ -385,7 +403,7 @@ enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch)
     size_t count = symbols->events.count, pause = count / 8;
     bool marked = watch->found && watch->template.kind == EBB_SYMBOL_MARK;
     if (count < watch->next_look || stream->current[EBB_SYMBOL_ALLOC].period_symbols ||
-        (marked && !ebb__watch_marks_by_accesses(watch)))
+        ebb__watch_still_recurs(watch) || (marked && !ebb__watch_marks_by_accesses(watch)))
         return EBB_OK;
     pause = pause < LEAST_PAUSE ? LEAST_PAUSE : pause > MOST_PAUSE ? MOST_PAUSE : pause;
     watch->next_look = count + pause;

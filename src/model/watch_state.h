@@ -8,6 +8,7 @@
 enum {
     KNOWN_PATTERNS = 8, /* a limit: training, evaluation, a last batch */
     KNOWN_GAPS = 16,    /* a limit */
+    KEPT_TROUGHS = 32,  /* a limit: so many steps at most until one recurs */
 };
 
 /* The phrases known to stand between repetitions of the held iteration: watch_gaps.c. */
@@ -20,6 +21,23 @@ struct known_gaps {
     uint64_t looked_at;  /* serial number of the event behind the last iteration looked at */
     uint64_t told;       /* the same for the first event of the last one that repeats */
     uint64_t next_look;  /* number of ALLOCs at which one that repeats is looked for */
+};
+
+/* Where live bytes turn, and the steps between: watch_recurring.c. */
+struct recurring {
+    struct trough {
+        size_t symbol;       /* the first that is allocated behind it */
+        uint64_t bytes;      /* live there */
+        uint64_t made_bytes; /* allocated before it since the turns are noted */
+        uint64_t peak_bytes; /* the most until the next one; 0: not known yet */
+    } troughs[KEPT_TROUGHS]; /* the newest, the oldest first */
+    size_t count;
+    bool is_rising;                       /* the turn that is not over is a peak */
+    uint64_t turn_bytes;                  /* live at it */
+    size_t turn_symbol;                   /* of a trough */
+    uint64_t turn_made_bytes, made_bytes; /* allocated before that, and so far */
+    size_t told_symbol;                   /* where the last phrase that was told ends */
+    bool in_force; /* the template is one of several steps that recur in any order */
 };
 
 struct ebb_watch {
@@ -57,6 +75,7 @@ struct ebb_watch {
     EBB_VEC(struct ebb_watch_iteration) iterations; /* those not forgotten */
     struct ebb_watch_forgotten forgotten;
     struct known_gaps gaps;
+    struct recurring recurring;
 };
 
 /* ---- iterations, watch_iterations.c ---------------------------------------------------------- */
@@ -85,8 +104,33 @@ size_t ebb__watch_allocs_of_newest(const struct ebb_watch *watch);
 void ebb__watch_note_alloc(struct ebb_watch *watch, uint64_t size_bytes);
 /* Judges the repetition in force, if it is new. */
 void ebb__watch_consider(struct ebb_watch *watch, enum ebb_symbol_kind kind);
+/* An ALLOC was pushed: takes a step that recurs without following itself. */
+void ebb__watch_consider_recurring(struct ebb_watch *watch);
 /* Looks for a landmark, if nothing repeats exactly and a search is due. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *watch);
+
+/* ---- steps that recur in any order, watch_recurring.c ---------------------------------------- */
+
+struct ebb_watch_phrase {
+    size_t first, last; /* symbols */
+    uint64_t hash;
+    uint64_t bytes;       /* allocated in it */
+    uint64_t swing_bytes; /* of the live bytes */
+    bool again;           /* it has come before */
+    bool traced;          /* its accesses were observed at `first` */
+    bool replaces;        /* the template is a loop in it, or there is none */
+};
+
+/* Call at each ALLOC. True if nothing repeats, and the step that has just ended has come before. It
+ * is *phrase then. O(1), but at each trough of the live bytes O(troughs kept, squared). */
+bool ebb__watch_recurring(struct ebb_watch *watch, struct ebb_watch_phrase *phrase);
+/* Do steps recur in any order, and has the template's come lately? */
+bool ebb__watch_still_recurs(const struct ebb_watch *watch);
+/* The stream has begun anew: symbols have other numbers. */
+void ebb__watch_forget_turns(struct ebb_watch *watch);
+/* The next step that has not been told, and is not the template's. If it was observed anywhere, it
+ * is told there. False: there is none. */
+bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step);
 
 /* ---- phrases, watch_phrases.c ---------------------------------------------------------------- */
 

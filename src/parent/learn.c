@@ -75,9 +75,10 @@ static void hold(struct process *process)
 {
     struct ebb_watch *watch = process->stream.watch;
     if (process->learning.slight || ebb__watch_is_held(watch) ||
-        ebb__parent_seen(process).in_a_row < 2)
+        (ebb__parent_seen(process).in_a_row < 2 && !ebb__watch_recurs(watch)))
         return;
     ebb__watch_hold(watch);
+    process->learning.rest = (struct rest){0};
     if (process->learning.unproven || ebb__watch_is_held(watch))
         ebb__gaps_begin(process);
     process->learning.unproven = false;
@@ -124,7 +125,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             bool reactive = parent->options.policy->reactive;
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
-            process->learning.rest = (struct rest){0};
+            process->learning.rest.from_ns = 0; /* that stretch is over */
             if (reactive) {
                 ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             } else {
@@ -181,12 +182,16 @@ static void follow_count(struct process *process)
         process->learning.reactive_from = count;
 }
 
+enum { RECURRING_FACTOR = 16 }; /* so many steps may be without a plan if they recur in any order */
+
 /* True after allocations of an iteration and a half (half of its clock events) without a match. If
  * they are observed, they may become a phrase, and it takes longer. */
 static bool is_lost(const struct process *process)
 {
     uint64_t period = ebb__watch_period_clock_events(process->stream.watch);
     uint64_t lost = process->stream.allocs_lost;
+    if (ebb__watch_recurs(process->stream.watch)) /* one of several: others may come for long */
+        period *= RECURRING_FACTOR;
     if (process->learning.gaps.observed && ebb__watch_is_held(process->stream.watch))
         return !process->stream.replaying &&
                lost * 2 > period * (uint64_t)ebb__tuning()->lost_iterations + 128;

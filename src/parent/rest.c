@@ -18,7 +18,7 @@ enum {
     SWING_DIVISOR = 8,   /* of the peak: what swings less tells no step */
     GROWTH_DIVISOR = 8,  /* so much more is another peak */
     STEP_DIVISOR = 4,    /* a repetition with fewer allocations of a swing is a loop in it */
-    FOUND_FACTOR = 4,    /* more patience if there is a repetition that is none */
+    FOUND_FACTOR = 4,    /* more patience while one that is no loop goes on */
     MOST_DOUBLINGS = 4,  /* of the long stretch: it is 16 times as long at most */
     DEARER_DIVISOR = 32, /* resting may lose so much more of the time: that is noise */
 };
@@ -83,7 +83,7 @@ static bool is_long_enough(const struct process *process, uint64_t swings)
 static uint64_t short_stretch(const struct process *process, uint64_t swings)
 {
     uint64_t least = (uint64_t)ebb__tuning()->rest_after_swings;
-    bool is_found = ebb__watch_found(process->stream.watch) && is_long_enough(process, swings);
+    bool is_found = ebb__watch_in_period(process->stream.watch) && is_long_enough(process, swings);
     return is_found ? FOUND_FACTOR * least : least;
 }
 
@@ -127,6 +127,18 @@ static bool has_found(const struct process *process, uint64_t swings)
            is_long_enough(process, swings) && swings + 1 >= rest->fruitless;
 }
 
+/* Swings in this stretch. Those that are told apart are two thirds of the largest at least: an
+ * operation may take and give back much, too. 0: none tells a step. */
+static uint64_t count_swings(const struct process *process)
+{
+    const struct ebb_steps *steps = &process->stream.steps;
+    uint64_t from_ns = process->learning.rest.from_ns;
+    uint64_t most = ebb__steps_swing(steps, from_ns, process->stream.now_ns);
+    return most * SWING_DIVISOR >= steps->peak_bytes
+               ? ebb__steps_swings(steps, most - most / 3, from_ns)
+               : 0;
+}
+
 void ebb__rest_consider(const struct ebb_parent *parent, struct process *process)
 {
     struct rest *rest = &process->learning.rest;
@@ -139,7 +151,7 @@ void ebb__rest_consider(const struct ebb_parent *parent, struct process *process
         begin(process);
     if (process->stream.now_ns - rest->from_ns < (uint64_t)ebb__tuning()->rest_least_ns)
         return;
-    uint64_t swings = ebb__steps_swings(steps, steps->peak_bytes / SWING_DIVISOR, rest->from_ns);
+    uint64_t swings = count_swings(process);
     if (process->phase != PHASE_RESTING)
         judge_observed(process, swings);
     else if (has_found(process, swings))

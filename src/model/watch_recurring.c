@@ -1,0 +1,240 @@
+/* Steps that recur in any order: batches of some lengths, tasks in turn by chance.
+ *
+ * No two steps that follow each other are equal, so nothing repeats. But live bytes tell where a
+ * step ends: they are as low as after other steps. What lies between two such troughs is a phrase.
+ * One that has come twice is an iteration, and so is each other one. Where the order within a step
+ * varies, phrases allocate as much in another order: then none of them is taken. */
+#include "base/tuning.h"
+#include "watch_state.h"
+
+enum {
+    SWING_DIVISOR = 8,  /* of the peak: live bytes rise and fall so much around a trough */
+    LEVEL_DIVISOR = 32, /* of the peak: troughs of steps are equal but for so much */
+    AHEAD = 8,          /* a trough in a step has a lower one so near behind it, */
+    ENOUGH_AHEAD = 4,   /* mostly so near, */
+    BACK = 4,           /* and before it */
+    LEAST_PHRASES = 4,  /* seen before one is taken: by then nothing repeats */
+    PART_DIVISOR = 4,   /* what swings so much less than others is an evaluation */
+    LATE_ALLOCS = 2,    /* of a phrase: it is no known one then, and observing begins */
+    SEVERAL = 3,        /* phrases, each behind different ones, are steps in any order */
+    LOOP_DIVISOR = 4,   /* a repetition so much shorter than a phrase is a loop in it */
+};
+
+/* Live bytes turn: is there a new trough? */
+static bool note_turn(struct ebb_watch *watch)
+{
+    struct recurring *recurring = &watch->recurring;
+    const struct ebb_symbols *symbols = &watch->stream.symbols[EBB_SYMBOL_ALLOC];
+    size_t newest = symbols->events.count - 1;
+    uint64_t after, bytes = ebb__detector_symbol(symbols->detector, newest, &after);
+    uint64_t before = after - bytes, swing = watch->stream.peak_bytes / SWING_DIVISOR;
+    uint64_t made = recurring->made_bytes;
+    recurring->made_bytes += bytes;
+    if (recurring->is_rising) {
+        if (before + swing >= recurring->turn_bytes) {
+            recurring->turn_bytes = after > recurring->turn_bytes ? after : recurring->turn_bytes;
+            return false;
+        }
+        if (recurring->count)
+            recurring->troughs[recurring->count - 1].peak_bytes = recurring->turn_bytes;
+        recurring->is_rising = false;
+        recurring->turn_bytes = before;
+    }
+    if (before <= recurring->turn_bytes) {
+        recurring->turn_bytes = before;
+        recurring->turn_symbol = newest;
+        recurring->turn_made_bytes = made;
+    }
+    if (after <= recurring->turn_bytes + swing)
+        return false;
+    if (recurring->count == KEPT_TROUGHS) {
+        recurring->count--;
+        for (size_t i = 0; i < recurring->count; i++)
+            recurring->troughs[i] = recurring->troughs[i + 1];
+    }
+    recurring->troughs[recurring->count++] =
+        (struct trough){.symbol = recurring->turn_symbol,
+                        .bytes = recurring->turn_bytes,
+                        .made_bytes = recurring->turn_made_bytes};
+    recurring->is_rising = true;
+    recurring->turn_bytes = after;
+    return true;
+}
+
+/* Is a trough in [first, last) lower than this? */
+static bool is_lower_one(const struct ebb_watch *watch, uint64_t bytes, size_t first, size_t last)
+{
+    uint64_t spare = watch->stream.peak_bytes / LEVEL_DIVISOR;
+    for (size_t i = first; i < last; i++)
+        if (bytes > watch->recurring.troughs[i].bytes + spare)
+            return true;
+    return false;
+}
+
+/* Does a step end at trough `at`? Not if a lower one follows. While few follow, not if a lower one
+ * stands before it: later ones may be higher for good, since an optimizer has made its states. */
+static bool ends_step(const struct ebb_watch *watch, size_t at)
+{
+    uint64_t bytes = watch->recurring.troughs[at].bytes;
+    size_t known = watch->recurring.count - at - 1, behind = known < AHEAD ? known : AHEAD;
+    if (is_lower_one(watch, bytes, at + 1, at + 1 + behind))
+        return false;
+    return known >= ENOUGH_AHEAD || !is_lower_one(watch, bytes, at > BACK ? at - BACK : 0, at);
+}
+
+/* The phrase that begins at trough *at or later. Then *at is its end. */
+static bool next_phrase(const struct ebb_watch *watch, size_t *at, struct ebb_watch_phrase *phrase)
+{
+    const struct recurring *recurring = &watch->recurring;
+    size_t begin = *at;
+    while (begin < recurring->count && !ends_step(watch, begin))
+        begin++;
+    size_t end = begin + 1;
+    while (end < recurring->count && !ends_step(watch, end))
+        end++;
+    if (end >= recurring->count)
+        return false;
+    *at = end;
+    *phrase = (struct ebb_watch_phrase){.first = recurring->troughs[begin].symbol,
+                                        .last = recurring->troughs[end].symbol,
+                                        .bytes = recurring->troughs[end].made_bytes -
+                                                 recurring->troughs[begin].made_bytes};
+    phrase->hash = ebb__rolling_range(watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling,
+                                      phrase->first, phrase->last);
+    for (size_t i = begin; i < end; i++) {
+        uint64_t peak = recurring->troughs[i].peak_bytes, least = recurring->troughs[begin].bytes;
+        if (peak > least + phrase->swing_bytes)
+            phrase->swing_bytes = peak - least;
+    }
+    return true;
+}
+
+static bool is_same(const struct ebb_watch_phrase *one, const struct ebb_watch_phrase *other)
+{
+    return one->hash == other->hash && one->last - one->first == other->last - other->first;
+}
+
+/* All phrases that are kept, the oldest first. */
+static size_t collect(const struct ebb_watch *watch, struct ebb_watch_phrase phrases[KEPT_TROUGHS])
+{
+    size_t count = 0;
+    for (size_t at = 0; count < KEPT_TROUGHS && next_phrase(watch, &at, &phrases[count]);)
+        count++;
+    return count;
+}
+
+/* Has the newest phrase come before? Not if it is an evaluation beside others, or if the order
+ * within phrases varies. */
+static bool has_recurred(const struct ebb_watch_phrase *phrases, size_t count)
+{
+    const struct ebb_watch_phrase *newest = &phrases[count - 1], *other;
+    uint64_t most_bytes = 0;
+    bool again = false;
+    for (other = phrases; other < newest; other++) {
+        if (other->last - other->first == newest->last - newest->first &&
+            other->bytes == newest->bytes && other->hash != newest->hash)
+            return false;
+        again |= is_same(other, newest);
+        most_bytes = other->swing_bytes > most_bytes ? other->swing_bytes : most_bytes;
+    }
+    return again && newest->swing_bytes * PART_DIVISOR >= most_bytes;
+}
+
+/* Has phrase `at` come before, behind another one than now? */
+static bool follows_another(const struct ebb_watch_phrase *phrases, size_t at)
+{
+    for (size_t i = 1; i < at; i++)
+        if (is_same(&phrases[i], &phrases[at]) && !is_same(&phrases[i - 1], &phrases[at - 1]))
+            return true;
+    return false;
+}
+
+/* Do several phrases follow now one and now another one? Else a phrase between iterations follows
+ * what it did before. */
+static bool come_in_any_order(const struct ebb_watch_phrase *phrases, size_t count)
+{
+    size_t kinds = 0;
+    for (size_t i = 1; i < count && kinds < SEVERAL; i++) {
+        bool later = false; /* it is counted there */
+        for (size_t other = i + 1; other < count; other++)
+            later |= is_same(&phrases[i], &phrases[other]) && follows_another(phrases, other);
+        kinds += !later && follows_another(phrases, i);
+    }
+    return kinds == SEVERAL;
+}
+
+bool ebb__watch_recurring(struct ebb_watch *watch, struct ebb_watch_phrase *phrase)
+{
+    const struct ebb_template *template = &watch->template;
+    struct ebb_watch_phrase phrases[KEPT_TROUGHS];
+    size_t count;
+    if (!note_turn(watch) || watch->recurring.in_force ||
+        (count = collect(watch, phrases)) < LEAST_PHRASES ||
+        phrases[count - 1].last != watch->recurring.troughs[watch->recurring.count - 1].symbol ||
+        !has_recurred(phrases, count))
+        return false;
+    *phrase = phrases[count - 1];
+    size_t symbols = phrase->last - phrase->first;
+    size_t repeats = watch->stream.current[EBB_SYMBOL_ALLOC].period_symbols;
+    bool by_allocs = template->kind == EBB_SYMBOL_ALLOC && !template->landmark_bytes;
+    bool is_loop = by_allocs && template->period_symbols * LOOP_DIVISOR <= symbols;
+    phrase->replaces = !watch->found || is_loop;
+    return symbols >= (size_t)ebb__tuning()->early_period && repeats * LOOP_DIVISOR <= symbols &&
+           (phrase->replaces || (by_allocs && come_in_any_order(phrases, count)));
+}
+
+void ebb__watch_forget_turns(struct ebb_watch *watch)
+{
+    bool in_force = watch->recurring.in_force;
+    watch->recurring = (struct recurring){.is_rising = true, .in_force = in_force};
+}
+
+/* Were its accesses observed? */
+static bool is_traced(const struct ebb_watch *watch, const struct ebb_watch_phrase *phrase)
+{
+    const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
+    const struct ebb_window window = {.first = events[phrase->first + LATE_ALLOCS],
+                                      .last = events[phrase->last]};
+    return phrase->last - phrase->first > LATE_ALLOCS &&
+           ebb__stream_is_traced(&watch->stream, &window);
+}
+
+bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step)
+{
+    const struct ebb_template *template = &watch->template;
+    struct ebb_watch_phrase phrases[KEPT_TROUGHS];
+    size_t count = collect(watch, phrases);
+    for (size_t i = 0; i < count; i++) {
+        if (phrases[i].last <= watch->recurring.told_symbol)
+            continue;
+        watch->recurring.told_symbol = phrases[i].last;
+        if (phrases[i].hash == template->hash &&
+            phrases[i].last - phrases[i].first == template->period_symbols)
+            continue;
+        *step = phrases[i];
+        for (size_t other = 0; other < i; other++)
+            step->again |= is_same(&phrases[other], &phrases[i]);
+        for (size_t other = 0; other < count; other++)
+            if (is_same(&phrases[other], &phrases[i]) && is_traced(watch, &phrases[other])) {
+                step->traced = true;
+                step->first = phrases[other].first;
+                step->last = phrases[other].last;
+            }
+        return true;
+    }
+    return false;
+}
+
+bool ebb__watch_still_recurs(const struct ebb_watch *watch)
+{
+    size_t count = watch->iterations.count;
+    uint64_t now = watch->event_base + watch->stream.events.count;
+    return watch->recurring.in_force && count &&
+           now - watch->iterations.items[count - 1].last_event <=
+               KEPT_TROUGHS * watch->window_events;
+}
+
+bool ebb__watch_recurs(const struct ebb_watch *watch)
+{
+    return watch->recurring.in_force;
+}
