@@ -193,10 +193,11 @@ void ebb__watch_forget_turns(struct ebb_watch *watch)
 static bool is_traced(const struct ebb_watch *watch, const struct ebb_watch_phrase *phrase)
 {
     const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
+    if (phrase->last - phrase->first <= LATE_ALLOCS)
+        return false;
     const struct ebb_window window = {.first = events[phrase->first + LATE_ALLOCS],
                                       .last = events[phrase->last]};
-    return phrase->last - phrase->first > LATE_ALLOCS &&
-           ebb__stream_is_traced(&watch->stream, &window);
+    return ebb__stream_is_traced(&watch->stream, &window);
 }
 
 bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step)
