@@ -78,6 +78,8 @@ bool ebb__watch_longer(const struct ebb_watch *watch, struct ebb_watch_longer *l
     /* A period from one held iteration to the same one in the next period. It has whole phrases. */
     size_t first = ebb__watch_next_whole(watch, last - 2 * current->period_symbols, last);
     size_t end = first + current->period_symbols;
+    if (end > last)
+        return false; /* it does not come in the first of two periods */
     *longer = (struct ebb_watch_longer){.duration_ns =
                                             all[events[end]].time_ns - all[events[first]].time_ns};
     for (size_t at = first; at < end;) {
