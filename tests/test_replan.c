@@ -5,22 +5,16 @@
 
 #include <cmocka.h>
 
-#include "parent/internal.h"
-#include "synthetic.h"
+#include "parent_rig.h"
 
 #include <math.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define BLOCKS 24u
 #define STEP_NS ((uint64_t)2000000)
 #define MIB ((uint64_t)1 << 20)
 
 struct stage {
-    struct ebb_parent parent;
-    struct ebb_ledger ledger;
-    struct process process;
-    int program; /* the other end of the channel */
+    struct parent_rig rig;
     uint64_t serial, now_ns;
     unsigned scripts; /* received */
     uint64_t script_bytes;
@@ -29,8 +23,8 @@ struct stage {
 static void push(struct stage *stage, struct ebb_event event)
 {
     event.time_ns = stage->now_ns;
-    ebb__parent_note_event(&stage->process, &event);
-    assert_int_equal(ebb__watch_push(stage->process.stream.watch, &event), EBB_OK);
+    ebb__parent_note_event(&stage->rig.process, &event);
+    assert_int_equal(ebb__watch_push(stage->rig.process.stream.watch, &event), EBB_OK);
 }
 
 static void push_mark(struct stage *stage, enum ebb_mark mark)
@@ -74,7 +68,7 @@ static void lap(struct stage *stage, bool traced, double stretch)
 /* Transfers `bytes` in each direction, with the given ns per byte. */
 static void move(struct stage *stage, uint64_t bytes, double out_ns, double in_ns)
 {
-    struct ebb_counters *counters = &stage->process.stream.ring->counters;
+    struct ebb_counters *counters = &stage->rig.process.stream.ring->counters;
     atomic_fetch_add(&counters->out_lane_bytes, bytes);
     atomic_fetch_add(&counters->in_lane_bytes, bytes);
     atomic_fetch_add(&counters->out_busy_ns, (uint64_t)((double)bytes * out_ns));
@@ -86,7 +80,7 @@ static void receive(struct stage *stage)
     struct ebb_message message;
     int descriptors[EBB_MESSAGE_DESCRIPTORS];
     size_t count;
-    while (ebb__message_receive(stage->program, &message, descriptors, &count) == 1) {
+    while (ebb__message_receive(stage->rig.program, &message, descriptors, &count) == 1) {
         if (message.kind == EBB_MESSAGE_SCRIPT) {
             assert_int_equal(count, 1);
             stage->scripts++;
@@ -98,7 +92,7 @@ static void receive(struct stage *stage)
 
 static void step(struct stage *stage)
 {
-    ebb__parent_learn(&stage->parent, &stage->process);
+    ebb__parent_learn(&stage->rig.parent, &stage->rig.process);
     receive(stage);
 }
 
@@ -114,27 +108,14 @@ static uint64_t peak_bytes(void)
 static struct stage *open_stage(void)
 {
     struct stage *stage = must(calloc(1, sizeof *stage));
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
-    stage->program = pair[1];
-    stage->process.channel = pair[0];
-    stage->process.learning.reactive_from = -1;
-    stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
-    assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
-    stage->parent.host.ledger = &stage->ledger;
-    stage->process.memory = &stage->parent.host;
-    stage->parent.options.policy = ebb__plan_policy("ebb");
-    stage->parent.host.lanes.state = LANES_KNOWN;
-    stage->parent.host.lanes.machine =
-        (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
-    atomic_store(&stage->ledger.budget_bytes, peak_bytes() * 6 / 10);
+    open_rig(&stage->rig, peak_bytes() * 6 / 10);
     push_mark(stage, EBB_MARK_TRACE_ON);
     for (unsigned i = 0; i < 3; i++)
         lap(stage, true, 1.1);
     step(stage);
-    assert_int_equal(stage->process.phase, PHASE_PLANNED);
+    assert_int_equal(stage->rig.process.phase, PHASE_PLANNED);
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->parent.figures.plan.count, 1);
+    assert_int_equal(stage->rig.parent.figures.plan.count, 1);
     push_mark(stage, EBB_MARK_TRACE_OFF);
     push_mark(stage, EBB_MARK_PLAN_ON);
     return stage;
@@ -142,14 +123,7 @@ static struct stage *open_stage(void)
 
 static void close_stage(struct stage *stage)
 {
-    close(stage->program);
-    close(stage->process.channel);
-    ebb__watch_destroy(stage->process.stream.watch);
-    ebb__steps_fini(&stage->process.stream.steps);
-    ebb__profile_fini(&stage->process.learnt);
-    free(stage->process.sent.script);
-    free(stage->process.sent.script_before);
-    free(stage->process.stream.ring);
+    close_rig(&stage->rig);
     free(stage);
 }
 
@@ -169,7 +143,7 @@ static void what_was_assumed_stays(void **state)
     laps(stage, 60, 0.5, 1);
     laps(stage, 60, 0.55, 1); /* within the tolerance */
     assert_int_equal(stage->scripts, 1);
-    assert_int_equal(stage->parent.figures.plan.replans, 0);
+    assert_int_equal(stage->rig.parent.figures.plan.replans, 0);
     close_stage(stage);
 }
 
@@ -177,22 +151,22 @@ static void slower_lanes_are_planned_for(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    uint64_t predicted = stage->parent.figures.plan.iteration_ns;
+    uint64_t predicted = stage->rig.parent.figures.plan.iteration_ns;
     laps(stage, 3, 1.5, 1);
     assert_int_equal(stage->scripts, 1); /* not at the first sign */
     laps(stage, 9, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_int_equal(stage->parent.figures.plan.replans, 1);
-    assert_true(fabs(stage->parent.host.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
-    assert_true(fabs(stage->parent.host.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
-    assert_int_equal(stage->parent.host.lanes.machine.out.fixed_ns, 20000);
+    assert_int_equal(stage->rig.parent.figures.plan.replans, 1);
+    assert_true(fabs(stage->rig.parent.host.lanes.machine.out.ns_per_byte - 1.5) < 0.01);
+    assert_true(fabs(stage->rig.parent.host.lanes.machine.in.ns_per_byte - 1.5) < 0.01);
+    assert_int_equal(stage->rig.parent.host.lanes.machine.out.fixed_ns, 20000);
     /* The iteration is shorter than when it was observed, and is planned as short. */
-    const struct ebb_model *model = &stage->process.learnt.iterations[0].model;
+    const struct ebb_model *model = &stage->rig.process.learnt.iterations[0].model;
     uint64_t untraced_ns = 3 * BLOCKS * STEP_NS;
     assert_true(ebb__model_iteration_ns(model) <= untraced_ns + STEP_NS);
-    assert_true(stage->parent.figures.plan.iteration_ns > untraced_ns - STEP_NS);
+    assert_true(stage->rig.parent.figures.plan.iteration_ns > untraced_ns - STEP_NS);
     assert_true(predicted > untraced_ns);
-    assert_true(stage->process.learnt_anew);
+    assert_true(stage->rig.process.learnt_anew);
     /* One new plan is enough. */
     laps(stage, 100, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
@@ -216,16 +190,16 @@ static void a_plan_that_is_slower_gives_way(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    struct ebb_script *first = stage->process.sent.script;
+    struct ebb_script *first = stage->rig.process.sent.script;
     uint64_t first_bytes = stage->script_bytes;
     for (unsigned i = 0; i < 12 && stage->scripts == 1; i++)
         laps(stage, 1, 1.5, 1);
     assert_int_equal(stage->scripts, 2);
-    assert_ptr_equal(stage->process.sent.script_before, first);
+    assert_ptr_equal(stage->rig.process.sent.script_before, first);
     laps(stage, 20, 1.5, 1.1);
     assert_int_equal(stage->scripts, 3);
     assert_int_equal(stage->script_bytes, first_bytes);
-    assert_true(fabs(stage->parent.host.lanes.machine.out.ns_per_byte - 0.5) < 0.01);
+    assert_true(fabs(stage->rig.parent.host.lanes.machine.out.ns_per_byte - 0.5) < 0.01);
     /* No other plan follows, whatever happens. */
     laps(stage, 200, 9, 1.3);
     assert_int_equal(stage->scripts, 3);
@@ -240,7 +214,7 @@ static void it_settles(void **state)
         laps(stage, 3, i / 7 % 2 ? 0.4 : 3, 1);
     assert_true(stage->scripts > 2);
     assert_true(stage->scripts <= 1 + 4 + 1);
-    assert_int_equal(stage->process.trial.state, TRIAL_SETTLED);
+    assert_int_equal(stage->rig.process.trial.state, TRIAL_SETTLED);
     close_stage(stage);
 }
 
@@ -252,8 +226,8 @@ static void waiting_lowers_the_bar(void **state)
         for (unsigned i = 0; i < 12; i++) {
             lap(stage, false, 1);
             move(stage, 40 * MIB, 0.55, 0.55); /* 10 % slower than assumed */
-            atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
-                             waits * (stage->parent.figures.plan.stall_ns * 2 + 20 * STEP_NS));
+            atomic_fetch_add(&stage->rig.process.stream.ring->counters.stall_ns,
+                             waits * (stage->rig.parent.figures.plan.stall_ns * 2 + 20 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
@@ -267,17 +241,17 @@ static void a_faster_pace_is_planned_for(void **state)
     (void)state;
     for (unsigned waits = 0; waits < 2; waits++) {
         struct stage *stage = open_stage();
-        uint64_t predicted = stage->parent.figures.plan.iteration_ns;
+        uint64_t predicted = stage->rig.parent.figures.plan.iteration_ns;
         for (unsigned i = 0; i < 5 + 8 * (1 - waits); i++) { /* a few iterations are enough */
             lap(stage, false, 0.5);
             move(stage, 40 * MIB, 0.5, 0.5);
-            atomic_fetch_add(&stage->process.stream.ring->counters.stall_ns,
-                             waits * (stage->parent.figures.plan.stall_ns * 2 + 5 * STEP_NS));
+            atomic_fetch_add(&stage->rig.process.stream.ring->counters.stall_ns,
+                             waits * (stage->rig.parent.figures.plan.stall_ns * 2 + 5 * STEP_NS));
             step(stage);
         }
         assert_int_equal(stage->scripts, 1 + waits);
-        assert_int_equal(waits, stage->parent.figures.plan.iteration_ns < predicted * 2 / 3);
-        assert_int_equal(stage->parent.figures.plan.learnt_iteration_ns, predicted);
+        assert_int_equal(waits, stage->rig.parent.figures.plan.iteration_ns < predicted * 2 / 3);
+        assert_int_equal(stage->rig.parent.figures.plan.learnt_iteration_ns, predicted);
         close_stage(stage);
     }
 }
@@ -287,8 +261,8 @@ static void room_that_is_gone_is_planned_for(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    const struct process *process = &stage->process;
-    uint64_t budget = atomic_load(&stage->ledger.budget_bytes);
+    const struct process *process = &stage->rig.process;
+    uint64_t budget = atomic_load(&stage->rig.ledger.budget_bytes);
     assert_true(process->sent.script->peak_bytes <= budget);
     uint64_t small = budget - process->sent.script->peak_bytes + MIB;
     atomic_store(&process->stream.ring->counters.small_bytes, small);
@@ -314,8 +288,8 @@ static void room_that_comes_is_planned_for(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    const struct process *process = &stage->process;
-    uint64_t budget = atomic_load(&stage->ledger.budget_bytes);
+    const struct process *process = &stage->rig.process;
+    uint64_t budget = atomic_load(&stage->rig.ledger.budget_bytes);
     uint64_t small = budget - process->sent.script->peak_bytes + MIB;
     atomic_store(&process->stream.ring->counters.small_bytes, small);
     laps(stage, 3, 0.5, 1);
@@ -340,7 +314,7 @@ static void off_the_plan_nothing_is_judged(void **state)
     lap(stage, false, 1);
     push_mark(stage, EBB_MARK_PLAN_OFF);
     laps(stage, 1, 3, 1);
-    assert_int_equal(stage->parent.figures.plan.replans, 0);
+    assert_int_equal(stage->rig.parent.figures.plan.replans, 0);
     close_stage(stage);
 }
 

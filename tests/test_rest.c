@@ -6,22 +6,14 @@
 
 #include <cmocka.h>
 
-#include "base/tuning.h"
-#include "parent/internal.h"
-#include "synthetic.h"
-
-#include <sys/socket.h>
-#include <unistd.h>
+#include "parent_rig.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define TICK_NS ((uint64_t)10000000) /* steps of 0.7 s */
 enum { BLOCKS = 24 };
 
 struct stage {
-    struct ebb_parent parent;
-    struct ebb_ledger ledger;
-    struct process process;
-    int program; /* the other end of the channel */
+    struct parent_rig rig;
     uint64_t serial, now_ns;
     uint64_t observed_ns, waited_ns; /* lost in each step while observed, and otherwise */
     unsigned observed_steps, steps;
@@ -32,8 +24,8 @@ struct stage {
 static void push(struct stage *stage, struct ebb_event event)
 {
     event.time_ns = stage->now_ns;
-    ebb__parent_note_event(&stage->process, &event);
-    assert_int_equal(ebb__watch_push(stage->process.stream.watch, &event), EBB_OK);
+    ebb__parent_note_event(&stage->rig.process, &event);
+    assert_int_equal(ebb__watch_push(stage->rig.process.stream.watch, &event), EBB_OK);
 }
 
 static void receive(struct stage *stage)
@@ -41,7 +33,7 @@ static void receive(struct stage *stage)
     struct ebb_message message;
     int descriptors[EBB_MESSAGE_DESCRIPTORS];
     size_t count;
-    while (ebb__message_receive(stage->program, &message, descriptors, &count) == 1) {
+    while (ebb__message_receive(stage->rig.program, &message, descriptors, &count) == 1) {
         if (message.kind == EBB_MESSAGE_TRACE) {
             bool observes = message.value != EBB_OBSERVE_NEVER;
             if (observes != stage->observes)
@@ -90,7 +82,7 @@ static void step(struct stage *stage, unsigned length)
     }
     stage->steps++;
     stage->observed_steps += stage->observes;
-    ebb__parent_learn(&stage->parent, &stage->process);
+    ebb__parent_learn(&stage->rig.parent, &stage->rig.process);
     receive(stage);
 }
 
@@ -98,20 +90,7 @@ static void step(struct stage *stage, unsigned length)
 static struct stage *open_stage(void)
 {
     struct stage *stage = must(calloc(1, sizeof *stage));
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
-    stage->program = pair[1];
-    stage->process.channel = pair[0];
-    stage->process.learning.reactive_from = -1;
-    stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
-    assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
-    stage->parent.host.ledger = &stage->ledger;
-    stage->process.memory = &stage->parent.host;
-    stage->parent.options.policy = ebb__plan_policy("ebb");
-    stage->parent.host.lanes.state = LANES_KNOWN;
-    stage->parent.host.lanes.machine =
-        (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
-    atomic_store(&stage->ledger.budget_bytes, 40 * MIB);
+    open_rig(&stage->rig, 40 * MIB);
     stage->chance = 1;
     stage->observes = true;
     stage->observed_ns = 8 * TICK_NS;
@@ -123,14 +102,7 @@ static struct stage *open_stage(void)
 
 static void close_stage(struct stage *stage)
 {
-    ebb__watch_destroy(stage->process.stream.watch);
-    ebb__steps_fini(&stage->process.stream.steps);
-    ebb__profile_fini(&stage->process.learnt);
-    free(stage->process.sent.script);
-    free(stage->process.sent.script_before);
-    free(stage->process.stream.ring);
-    close(stage->program);
-    close(stage->process.channel);
+    close_rig(&stage->rig);
     free(stage);
 }
 
@@ -155,7 +127,7 @@ static void steps_that_differ_are_soon_not_observed(void **state)
     (void)state;
     struct stage *stage = open_stage();
     assert_in_range(observed_of(stage, 12), 3, 7);
-    assert_int_equal(stage->process.phase, PHASE_RESTING);
+    assert_int_equal(stage->rig.process.phase, PHASE_RESTING);
     /* From time to time it looks again, and less and less often. */
     unsigned early = observed_of(stage, 200), late = observed_of(stage, 600);
     assert_in_range(early, 1, 200 / 6);
@@ -168,15 +140,15 @@ static void what_repeats_is_observed_and_planned(void **state)
     (void)state;
     struct stage *stage = open_stage();
     run(stage, 12);
-    assert_int_equal(stage->process.phase, PHASE_RESTING);
+    assert_int_equal(stage->rig.process.phase, PHASE_RESTING);
     unsigned steps = 0;
-    for (; steps < 10 && stage->process.phase != PHASE_PLANNED; steps++) {
+    for (; steps < 10 && stage->rig.process.phase != PHASE_PLANNED; steps++) {
         step(stage, 5000);
-        stage->process.learning.next_attempt_ns = 0; /* by the clock, less than a millisecond */
+        stage->rig.process.learning.next_attempt_ns = 0; /* by the clock, less than a millisecond */
     }
     assert_in_range(steps, 2, 6);
-    assert_int_equal(stage->process.phase, PHASE_PLANNED);
-    assert_int_equal(stage->process.learning.rest.fruitless, 0);
+    assert_int_equal(stage->rig.process.phase, PHASE_PLANNED);
+    assert_int_equal(stage->rig.process.learning.rest.fruitless, 0);
     close_stage(stage);
 }
 
@@ -189,10 +161,10 @@ static void who_loses_more_at_rest_is_observed(void **state)
     run(stage, 12);
     unsigned rests = 400 - observed_of(stage, 400);
     assert_in_range(rests, 0, 400 / 5);
-    assert_true(stage->process.learning.rest.is_dearer);
+    assert_true(stage->rig.process.learning.rest.is_dearer);
     stage->waited_ns = TICK_NS; /* not any more */
     run(stage, 600);
-    assert_false(stage->process.learning.rest.is_dearer);
+    assert_false(stage->rig.process.learning.rest.is_dearer);
     assert_in_range(observed_of(stage, 400), 0, 400 / 8);
     close_stage(stage);
 }
@@ -214,7 +186,7 @@ static void a_recording_does_not_rest(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
-    stage->parent.options.record = true;
+    stage->rig.parent.options.record = true;
     assert_int_equal(observed_of(stage, 40), 40);
     close_stage(stage);
 }
