@@ -179,6 +179,11 @@ size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
     return by_allocs ? watch->template.period_symbols : 0;
 }
 
+bool ebb__watch_is_by_allocs(const struct ebb_watch *watch)
+{
+    return !watch->found || ebb__watch_period_allocs(watch);
+}
+
 bool ebb__watch_is_marked(const struct ebb_watch *watch)
 {
     return watch->found && watch->template.kind == EBB_SYMBOL_MARK &&

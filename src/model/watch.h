@@ -55,6 +55,8 @@ size_t ebb__watch_period_clock_events(const struct ebb_watch *watch);
 /* The number of allocations in an iteration, by which it is recognised; 0 if it is not recognised
  * by these. */
 size_t ebb__watch_period_allocs(const struct ebb_watch *watch);
+/* True unless marks or accesses tell the iteration: by allocations, or none is found yet. */
+bool ebb__watch_is_by_allocs(const struct ebb_watch *watch);
 /* The number of different repetitions so far; 0 before the first is found. */
 size_t ebb__watch_patterns(const struct ebb_watch *watch);
 /* The number of the repetition that the program is in or was in last. The first is 1; 0 before it

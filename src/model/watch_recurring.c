@@ -56,7 +56,7 @@ static bool note_turn(struct ebb_watch *watch)
         (struct trough){.symbol = recurring->turn_symbol,
                         .bytes = recurring->turn_bytes,
                         .made_bytes = recurring->turn_made_bytes};
-    recurring->is_rising = true;
+    recurring->is_rising = recurring->has_news = true;
     recurring->turn_bytes = after;
     return true;
 }
@@ -204,6 +204,8 @@ bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step
 {
     const struct ebb_template *template = &watch->template;
     struct ebb_watch_phrase phrases[KEPT_TROUGHS];
+    if (!watch->recurring.has_news)
+        return false; /* it is asked often */
     size_t count = collect(watch, phrases);
     for (size_t i = 0; i < count; i++) {
         if (phrases[i].last <= watch->recurring.told_symbol)
@@ -223,6 +225,7 @@ bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step
             }
         return true;
     }
+    watch->recurring.has_news = false;
     return false;
 }
 

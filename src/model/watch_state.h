@@ -36,6 +36,7 @@ struct recurring {
     uint64_t turn_bytes;                  /* live at it */
     size_t turn_symbol;                   /* of a trough */
     uint64_t turn_made_bytes, made_bytes; /* allocated before that, and so far */
+    bool has_news;                        /* a trough has come since all phrases were told */
     size_t told_symbol;                   /* where the last phrase that was told ends */
     bool in_force; /* the template is one of several steps that recur in any order */
 };

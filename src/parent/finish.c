@@ -88,8 +88,7 @@ static void step_figures(const struct process *process, struct ebb_parent_result
 {
     struct ebb_iteration_figures *figures = &result->iterations;
     const struct ebb_steps *steps = &process->stream.steps;
-    bool by_allocs =
-        !ebb__watch_found(process->stream.watch) || ebb__watch_period_allocs(process->stream.watch);
+    bool by_allocs = ebb__watch_is_by_allocs(process->stream.watch);
     struct ebb_steps_found found;
     uint64_t budget_from;
     struct ebb_steps_rule rule = {.telling_bytes = planned_swing(process)};

@@ -35,8 +35,7 @@ static uint64_t lost_ns(const struct process *process)
  * steps. */
 static bool may_rest(const struct ebb_parent *parent, const struct process *process)
 {
-    bool by_allocs =
-        !ebb__watch_found(process->stream.watch) || ebb__watch_period_allocs(process->stream.watch);
+    bool by_allocs = ebb__watch_is_by_allocs(process->stream.watch);
     bool may_plan = process->memory->lanes.state == LANES_KNOWN;
     return by_allocs && may_plan && !parent->options.record && !process->memory->is_device;
 }
