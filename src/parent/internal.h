@@ -7,6 +7,7 @@
 #include "model/steps.h"
 #include "model/watch.h"
 #include "parent/cache.h"
+#include "parent/measured.h"
 #include "parent/parent.h"
 #include "parent/rest.h"
 #include "parent/states.h"
@@ -19,16 +20,17 @@
 
 #include <pthread.h>
 
-struct lane_counts {
-    uint64_t out_bytes, in_bytes, out_busy_ns, in_busy_ns, both_busy_ns, stall_ns;
-};
-
 /* A plan in force and its results: see replan.c. */
+enum { TRIAL_STALLS = 64 }; /* a limit: more give the same median */
+
 struct trial {
     enum trial_state state;
     struct ebb_machine machine;        /* that it assumed */
     struct ebb_machine machine_before; /* assumed by the previous plan */
     struct lane_counts counts;         /* at its begin */
+    uint64_t stalled_ns;               /* counters.stall_ns when an iteration was last noted */
+    uint64_t stalls_ns[TRIAL_STALLS];  /* of its planned iterations, the newest ones */
+    size_t stall_count;                /* noted so far, also those that are not there any more */
     uint64_t predicted_stall_ns;       /* per iteration */
     uint64_t predicted_work_ns;        /* time without stalls, per iteration */
     size_t first_iteration;            /* number in the watch of the first iteration that counts */
@@ -355,28 +357,6 @@ void ebb__trial_begin(struct ebb_parent *parent, struct process *process);
 /* replan.c: if the trial shows that another plan is due, plans and sends it. Cheap if there is
  * nothing new. */
 void ebb__replan_consider(struct ebb_parent *parent, struct process *process);
-/* measured.c: the current lane counters of the process. */
-struct lane_counts ebb__measured_counts(const struct process *process);
-/* The lanes of *assumed with the rates counted between *from and *to. A rate changes only if enough
- * bytes were moved. */
-void ebb__measured_lanes(const struct ebb_machine *assumed, const struct lane_counts *from,
-                         const struct lane_counts *to, struct ebb_machine *measured);
-/* What transfers cost the program: the machine's costs with the page moves that the process has
- * counted, if these are enough. */
-struct ebb_transfer_costs ebb__measured_costs(const struct process *process,
-                                              const struct ebb_machine *machine);
-/* True if the rates of a lane differ by more than the tolerance, a fraction, between the
- * machines. */
-bool ebb__measured_differ(const struct ebb_machine *one, const struct ebb_machine *other,
-                          double tolerance);
-/* Shortens each interval between clock events of `model` to that of `other`, if that is shorter.
- * Observing accesses prolongs some intervals, waiting for transfers others. Then all are scaled to
- * the shorter iteration, or to `work_ns` if that is not 0: what an iteration takes without waits.
- * The sum of the shorter intervals and the longer iteration limit it. Returns false if they are not
- * the same iteration. */
-bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *other,
-                           uint64_t work_ns);
-
 /* names.c: true if the persistent blocks that the model names are those of this process, but for a
  * twentieth of their bytes. The runtime ignores blocks of other sizes. If these are many, the plan
  * is useless. */

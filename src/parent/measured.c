@@ -1,8 +1,9 @@
 /* What a run measures itself: the lanes from transfers, the cost of page moves, and the pace from
  * iterations without observation. */
-#include "parent/internal.h"
+#include "parent/measured.h"
 
 #include "base/tuning.h"
+#include "parent/internal.h"
 
 #include <stdlib.h>
 
@@ -138,4 +139,34 @@ bool ebb__measured_shorten(struct ebb_model *model, const struct ebb_model *othe
     ebb__model_retime(model, clock_ns);
     free(clock_ns);
     return true;
+}
+
+/* Does the interval that ends with this tick pass while the device works? The ends of its works are
+ * uses that nobody has announced (cuda/clock.h). */
+static bool is_busy(const struct ebb_model_event *event)
+{
+    return event->kind == EBB_EVENT_ACCESS && !event->clock;
+}
+
+enum ebb_status ebb__measured_fit(struct ebb_model *model, uint64_t work_ns)
+{
+    uint64_t whole_ns = ebb__model_iteration_ns(model), busy_ns = 0, last_ns = 0;
+    for (uint32_t tick = 0; tick < model->tick_count; last_ns = model->time_ns[tick++])
+        if (is_busy(&model->events[tick]))
+            busy_ns += model->time_ns[tick] - last_ns;
+    if (work_ns == 0 || work_ns >= whole_ns)
+        return EBB_OK;
+    bool fits = busy_ns <= work_ns;
+    double busy_factor = fits ? 1 : (double)work_ns / (double)busy_ns;
+    double idle_factor = fits ? (double)(work_ns - busy_ns) / (double)(whole_ns - busy_ns) : 0;
+    double now_ns = 0;
+    last_ns = 0;
+    for (uint32_t tick = 0; tick <= model->tick_count; tick++) {
+        bool busy = tick < model->tick_count && is_busy(&model->events[tick]);
+        uint64_t interval_ns = model->time_ns[tick] - last_ns;
+        last_ns = model->time_ns[tick];
+        now_ns += (double)interval_ns * (busy ? busy_factor : idle_factor);
+        model->time_ns[tick] = (uint64_t)now_ns;
+    }
+    return ebb__model_derive(model, NULL);
 }

@@ -40,6 +40,31 @@ static size_t judge_iterations(const struct process *process, uint64_t *median_n
     return taken;
 }
 
+/* Notes the stalls of the iterations since the last look. */
+static void note_stalls(struct process *process, size_t count)
+{
+    struct trial *trial = &process->trial;
+    const struct ebb_watch_iteration *iterations;
+    size_t kept = ebb__watch_kept(process->stream.watch, &iterations);
+    uint64_t now_ns = atomic_load(&process->stream.ring->counters.stall_ns);
+    uint64_t each_ns = (now_ns - trial->stalled_ns) / (count - trial->looked_at);
+    for (size_t behind = count - trial->looked_at; behind > 0; behind--)
+        if (behind <= kept && iterations[kept - behind].planned)
+            trial->stalls_ns[trial->stall_count++ % TRIAL_STALLS] = each_ns;
+    trial->stalled_ns = now_ns;
+}
+
+/* The median, the lower one of two: the stalls of an iteration in which plans change may be counted
+ * in the next one. A device is behind the calls that tell the iterations. */
+static uint64_t judge_stalls(const struct trial *trial)
+{
+    uint64_t stalls_ns[TRIAL_STALLS];
+    size_t count = trial->stall_count < TRIAL_STALLS ? trial->stall_count : TRIAL_STALLS;
+    memcpy(stalls_ns, trial->stalls_ns, count * sizeof *stalls_ns);
+    ebb__sort_u64(stalls_ns, count);
+    return count ? stalls_ns[(count - 1) / 2] : 0;
+}
+
 /* Updates the replayed iteration in `learnt` with its current times. */
 static struct ebb_profile_iteration *refresh(struct process *process, uint64_t work_ns)
 {
@@ -51,15 +76,16 @@ static struct ebb_profile_iteration *refresh(struct process *process, uint64_t w
     if (!newest || !count || !iterations[count - 1].planned ||
         ebb__model_count_allocs(&newest->model) != iterations[count - 1].alloc_count)
         return NULL;
-    struct ebb_model model;
-    if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
-        return newest; /* its observed events are no longer in the window: keep the old times */
-    if (ebb__measured_shorten(&model, &newest->model, work_ns)) {
-        ebb__model_fini(&newest->model);
-        newest->model = model;
-    } else {
-        ebb__model_fini(&model);
+    struct ebb_model model; /* fails if its observed events are no longer in the window */
+    if (ebb__watch_model(process->stream.watch, &model, NULL, NULL) == EBB_OK) {
+        bool is_shorter = ebb__measured_shorten(&model, &newest->model, work_ns);
+        struct ebb_model old = is_shorter ? newest->model : model;
+        if (is_shorter)
+            newest->model = model;
+        ebb__model_fini(&old);
     }
+    if (process->memory->is_device && ebb__measured_fit(&newest->model, work_ns) != EBB_OK)
+        return NULL;
     return newest;
 }
 
@@ -145,7 +171,7 @@ static struct findings look(const struct process *process, size_t wanted)
     size_t planned = judge_iterations(process, &found.median_ns);
     struct lane_counts now = ebb__measured_counts(process);
     ebb__measured_lanes(&trial->machine, &trial->counts, &now, &found.measured);
-    uint64_t stall_ns = (now.stall_ns - trial->counts.stall_ns) / (planned ? planned : 1);
+    uint64_t stall_ns = judge_stalls(trial);
     found.waits =
         (double)stall_ns > (double)trial->predicted_stall_ns * ebb__tuning()->replan_stall_factor +
                                (double)found.median_ns * ebb__tuning()->replan_stall_share;
@@ -243,8 +269,9 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
     size_t count = ebb__watch_iterations(process->stream.watch);
     if (count < trial->first_iteration) /* a longer repetition has replaced those iterations */
         ebb__trial_begin(parent, process);
-    if (!process->stream.replaying || count == trial->looked_at)
+    if (!process->stream.replaying || count <= trial->looked_at)
         return;
+    note_stalls(process, count);
     trial->looked_at = count;
     uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
     if (small > process->sent.small_bytes)
