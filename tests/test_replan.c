@@ -18,6 +18,7 @@ struct stage {
     uint64_t serial, now_ns;
     unsigned scripts; /* received */
     uint64_t script_bytes;
+    enum ebb_observe observe; /* as the program was told last */
 };
 
 static void push(struct stage *stage, struct ebb_event event)
@@ -81,6 +82,8 @@ static void receive(struct stage *stage)
     int descriptors[EBB_MESSAGE_DESCRIPTORS];
     size_t count;
     while (ebb__message_receive(stage->rig.program, &message, descriptors, &count) == 1) {
+        if (message.kind == EBB_MESSAGE_TRACE)
+            stage->observe = (enum ebb_observe)(message.value & 255);
         if (message.kind == EBB_MESSAGE_SCRIPT) {
             assert_int_equal(count, 1);
             stage->scripts++;
@@ -335,6 +338,36 @@ static void off_the_plan_nothing_is_judged(void **state)
     close_stage(stage);
 }
 
+/* The process does not find the plan's place for long, so it is observed again, and is planned.
+ * Observation then ends as it did at first. */
+static void what_is_learnt_again_is_not_observed_on(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    laps(stage, 6, 0.5, 1);
+    assert_int_equal(stage->observe, EBB_OBSERVE_DEPARTURES);
+    push_mark(stage, EBB_MARK_PLAN_OFF);
+    push_mark(stage, EBB_MARK_TRACE_ON);
+    for (unsigned i = 0; i < 9 && stage->rig.process.phase == PHASE_PLANNED; i++) {
+        lap(stage, true, 1);
+        step(stage);
+    }
+    assert_int_equal(stage->rig.process.phase, PHASE_RELEARNING);
+    assert_int_equal(stage->observe, EBB_OBSERVE_ALWAYS);
+    for (unsigned i = 0; i < 3 && stage->rig.process.phase != PHASE_PLANNED; i++) {
+        lap(stage, true, 1);
+        stage->rig.process.learning.next_attempt_ns = 0;
+        step(stage);
+    }
+    assert_int_equal(stage->rig.process.phase, PHASE_PLANNED);
+    assert_int_equal(stage->scripts, 2);
+    push_mark(stage, EBB_MARK_PLAN_ON);
+    lap(stage, true, 1);
+    step(stage);
+    assert_int_equal(stage->observe, EBB_OBSERVE_DEPARTURES);
+    close_stage(stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +382,7 @@ int main(void)
         cmocka_unit_test(room_that_is_gone_is_planned_for),
         cmocka_unit_test(room_that_comes_is_planned_for),
         cmocka_unit_test(off_the_plan_nothing_is_judged),
+        cmocka_unit_test(what_is_learnt_again_is_not_observed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

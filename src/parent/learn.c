@@ -74,8 +74,9 @@ static enum worth worth_of(const struct process *process, const struct ebb_model
 static void hold(struct process *process)
 {
     struct ebb_watch *watch = process->stream.watch;
-    if (process->learning.slight || ebb__watch_is_held(watch) ||
-        (ebb__parent_seen(process).in_a_row < 2 && !ebb__watch_recurs(watch)))
+    bool was_held = ebb__watch_is_held(watch); /* else it is learnt for the first time */
+    if (process->learning.slight || (was_held && !process->learning.unproven) ||
+        (!was_held && ebb__parent_seen(process).in_a_row < 2 && !ebb__watch_recurs(watch)))
         return;
     ebb__watch_hold(watch);
     process->learning.rest = (struct rest){0};
