@@ -319,7 +319,7 @@ static enum ebb_status assemble(struct compiler *compiler, const struct ebb_plan
                                 struct ebb_script **result)
 {
     const struct ebb_model *model = compiler->model;
-    if (compiler->clock_count == 0)
+    if (compiler->clock_count == 0 || (model->unordered && ebb__model_announced(model)))
         return EBB_ERR_ARGUMENT;
     struct ebb_script head = layout(compiler, plan, places);
     uint64_t most = head.uses_offset + (model->access_count + 1) * sizeof *uses->items;

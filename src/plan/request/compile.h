@@ -10,8 +10,8 @@
  * of (*script)->bytes bytes, owned by the caller. Ticks become positions among the clock events.
  * The eviction starts at the first one after the use. The prefetch starts a delay after the last
  * one before its planned start. It is due at the last one before the access. EBB_ERR_ARGUMENT if
- * the model has no clock event, or has announced accesses among them: the runtime's clock is either
- * allocations or accesses (src/runtime/replay/access_clock.c). EBB_ERR_MEMORY. */
+ * the model has no clock event, or is unordered with announced accesses among them: who announces
+ * them keeps their order. EBB_ERR_MEMORY. */
 EBB_NODISCARD enum ebb_status ebb__compile_script(const struct ebb_model *model,
                                                   const struct ebb_plan *plan,
                                                   const struct ebb_places *places,

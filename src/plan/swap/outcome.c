@@ -49,11 +49,13 @@ enum ebb_status ebb__swap_evaluate(struct ebb_swap *swap, struct ebb_swap_outcom
         bool removed = false;
         for (uint32_t i = 0; i < request.absence_count; i++) {
             struct ebb_swap_gap *gap = &swap->gaps[swap->absence_gap[i]];
-            if (swap->times[i].cancelled) {
-                gap->taken = false;
+            uint64_t need_ns = gap->need_ns % swap->lap_ns;
+            bool is_fetched_on_access = gap->trigger_ns == need_ns;
+            if (swap->times[i].cancelled || (swap->times[i].wasted && is_fetched_on_access)) {
+                gap->taken = false; /* wasted: see times_take() */
                 removed = true;
-            } else if (swap->times[i].wasted && gap->trigger_ns != gap->need_ns % swap->lap_ns) {
-                gap->trigger_ns = gap->need_ns % swap->lap_ns; /* fetched on access instead */
+            } else if (swap->times[i].wasted) {
+                gap->trigger_ns = need_ns; /* fetched on access instead */
                 removed = true;
             }
         }
@@ -146,8 +148,9 @@ static struct ebb_absence timed(const struct ebb_swap *swap, struct ebb_absence 
     return absence;
 }
 
-/* Writes the simulated times into the absences, and removes those that were not executed. Returns
- * true if nothing but stalls changes. */
+/* Writes the simulated times into the absences, and removes those that were not executed. It also
+ * removes one whose fetch is wasted although it waits for the use: if an iteration ends with that
+ * use, the fetch seems to be due when one begins. Returns true if nothing but stalls changes. */
 static bool times_take(const struct ebb_swap *swap, struct ebb_plan *plan)
 {
     uint32_t kept = 0;
@@ -158,7 +161,8 @@ static bool times_take(const struct ebb_swap *swap, struct ebb_plan *plan)
         same &= !swap->times[i].cancelled && !swap->times[i].wasted &&
                 now.out_start_ns == was.out_start_ns && now.out_end_ns == was.out_end_ns &&
                 now.in_start_ns == was.in_start_ns && now.in_end_ns == was.in_end_ns;
-        if (!swap->times[i].cancelled)
+        bool waited = was.in_start_ns == swap->model->time_ns[was.to_tick] % swap->lap_ns;
+        if (!swap->times[i].cancelled && !(swap->times[i].wasted && waited))
             plan->absences[kept++] = now;
     }
     plan->absence_count = kept;
