@@ -149,7 +149,7 @@ static struct ebb_absence timed(const struct ebb_swap *swap, struct ebb_absence 
 }
 
 /* Writes the simulated times into the absences, and removes those that were not executed. It also
- * removes one whose fetch is wasted although it waits for the use: if an iteration ends with that
+ * removes one whose fetch is wasted although it waits for the use. If an iteration ends with that
  * use, the fetch seems to be due when one begins. Returns true if nothing but stalls changes. */
 static bool times_take(const struct ebb_swap *swap, struct ebb_plan *plan)
 {
