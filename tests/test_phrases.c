@@ -267,6 +267,33 @@ static void micro_batches_are_no_iteration(void **state)
     }
 }
 
+/* Folds of four steps, each with a new model. The gradients of a fold's first step stay, too. But
+ * the step is the iteration: much more is made between the folds. */
+static void folds_are_no_iteration(void **state)
+{
+    (void)state;
+    struct stage stage = {.now_ns = 1};
+    uint64_t gradients[24] = {0}, model = 0;
+    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    for (unsigned fold = 0; fold < 6; fold++) {
+        for (unsigned i = 0; model && i < 24; i++)
+            push(&stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = model + i});
+        model = stage.serial + 1;
+        for (unsigned i = 0; i < 24; i++)
+            make(&stage, 2 * bytes_of(2, i) + 8192);
+        for (unsigned batch = 0; batch < 4; batch++) {
+            micro_batch(&stage, gradients, batch == 0);
+            if (ebb__watch_period_allocs(stage.watch) == 48)
+                ebb__watch_hold(stage.watch);
+        }
+        phrase(&stage, 1, 9);
+    }
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 48);
+    assert_true(ebb__watch_is_held(stage.watch));
+    assert_false(ebb__watch_accumulates(stage.watch));
+    ebb__watch_destroy(stage.watch);
+}
+
 /* A period that was announced early is none until it has been seen twice. */
 static void one_period_is_not_measured(void **state)
 {
@@ -452,6 +479,7 @@ int main(void)
         cmocka_unit_test(what_comes_between_is_measured),
         cmocka_unit_test(observing_makes_nothing_longer),
         cmocka_unit_test(micro_batches_are_no_iteration),
+        cmocka_unit_test(folds_are_no_iteration),
         cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
         cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),

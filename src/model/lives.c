@@ -2,7 +2,7 @@
  * micro-batch. So the iterations begin where two of them first follow each other. A block's
  * lifetime is the number of iterations until it is freed, and the place in that iteration. What
  * happens between two iterations counts as the end of the first. So an evaluation in between
- * changes no lifetime. */
+ * changes no lifetime. If more is made there than differs, and lasts, it is a new model. */
 #include "lives.h"
 
 #include "base/tuning.h"
@@ -78,11 +78,26 @@ static bool are_apart(struct life one, struct life other)
     return (one.over && is_shorter(one, other)) || (other.over && is_shorter(other, one));
 }
 
+/* The bytes between two iterations, the given one and the next, that live beyond that one. */
+static uint64_t lasting_between(const struct ebb_stream *stream, const struct iterations *all,
+                                size_t iteration)
+{
+    uint64_t bytes = 0;
+    size_t next = all->starts[iteration + 1];
+    for (size_t at = all->starts[iteration] + all->period; at < next; at++) {
+        const struct ebb_stream_alloc *alloc = &stream->allocs.items[at];
+        if (alloc->free_event == EBB_NOT_FREED ||
+            ebb__stream_allocs_before(stream, alloc->free_event) >= next + all->period)
+            bytes += stream->events.items[alloc->event].size_bytes;
+    }
+    return bytes;
+}
+
 bool ebb__lives_differ(const struct ebb_stream *stream, const struct ebb_template *template,
                        size_t first_symbol, size_t last_symbol)
 {
     struct ebb_template cycle = *template;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, most_bytes = 0;
     size_t first = find_pair(stream, template, first_symbol, last_symbol);
     if (first == last_symbol)
         return false;
@@ -94,11 +109,18 @@ bool ebb__lives_differ(const struct ebb_stream *stream, const struct ebb_templat
         return false;
     /* What the last one allocates may still live. */
     size_t pairs = all.count > 2 ? all.count - 2 : all.count - 1;
-    for (size_t i = 0; i < pairs; i++)
+    for (size_t i = 0; i < pairs; i++) {
+        uint64_t apart_bytes = 0;
         for (size_t place = 0; place < all.period; place++) {
             const struct ebb_stream_alloc *alloc = &stream->allocs.items[all.starts[i] + place];
             if (are_apart(life_of(stream, &all, i, place), life_of(stream, &all, i + 1, place)))
-                bytes += stream->events.items[alloc->event].size_bytes;
+                apart_bytes += stream->events.items[alloc->event].size_bytes;
         }
+        bytes += apart_bytes;
+        most_bytes = apart_bytes > most_bytes ? apart_bytes : most_bytes;
+    }
+    for (size_t i = 0; i < pairs; i++)
+        if (lasting_between(stream, &all, i) > most_bytes)
+            return false;
     return bytes / pairs > stream->peak_bytes / (uint64_t)ebb__tuning()->accumulated_divisor;
 }
