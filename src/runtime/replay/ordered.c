@@ -1,8 +1,8 @@
 /* Matching in order: allocation sizes identify the position.
  *
  * Frees are only hints, and may be early or late. An unexpected allocation ends the match at once.
- * A new position is found if the newest allocations were the next ones where it was left, or occur
- * in the template. If they do several times, what was before them must tell.
+ * A new position is found if the newest allocations occur exactly once in the template, or were the
+ * next ones where it was left.
  *
  * A program that announces its uses (../acquire.c) also says where an iteration begins. Its uses
  * must then be of the blocks that the script has there. */
@@ -41,27 +41,8 @@ static bool goes_on(const struct prepared_script *current, uint32_t position, ui
     return position == current->left.at;
 }
 
-static uint32_t whole_agreement(const struct replay *replay, const struct prepared_script *current,
-                                uint32_t position)
-{
-    uint32_t most = current->script->alloc_count < HISTORY ? current->script->alloc_count : HISTORY;
-    return agreement(replay, current, position, most);
-}
-
-/* Another position where the newest allocations end. The one counts before which more has been as
- * it is in the script: the batches of an evaluation are alike, but the first follows a step. None
- * does if it is as much. */
-static void prefer(const struct replay *replay, const struct prepared_script *current,
-                   uint32_t position, uint32_t *found, uint32_t *agreed)
-{
-    uint32_t more = whole_agreement(replay, current, position);
-    if (more >= *agreed)
-        *found = more > *agreed ? position : EBB_SCRIPT_NONE;
-    *agreed = more > *agreed ? more : *agreed;
-}
-
 /* The position of `current` at which the newest allocations end. If there are several, the one
- * where the script was left: micro-batches of a step are alike. EBB_SCRIPT_NONE: none, or not to be
+ * where the script was left. Micro-batches of a step are alike. EBB_SCRIPT_NONE: none, or not to be
  * told. */
 static uint32_t find_position(const struct replay *replay, struct prepared_script *current)
 {
@@ -75,16 +56,25 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
         replay->table->newest_serial + 1 < script->first_serial + most)
         return EBB_SCRIPT_NONE;
     uint32_t low = ebb__template_first_alloc(script, size);
-    uint32_t found = EBB_SCRIPT_NONE, agreed = 0;
+    uint32_t found = EBB_SCRIPT_NONE;
+    bool several = false;
     for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
          low++) {
         if (agreement(replay, current, allocs[low], most) < most)
             continue;
         if (goes_on(current, allocs[low], most))
             return allocs[low];
-        prefer(replay, current, allocs[low], &found, &agreed);
+        several |= found != EBB_SCRIPT_NONE;
+        found = allocs[low];
     }
-    return found;
+    return several ? EBB_SCRIPT_NONE : found;
+}
+
+static uint32_t whole_agreement(const struct replay *replay, const struct prepared_script *current,
+                                uint32_t position)
+{
+    uint32_t most = current->script->alloc_count < HISTORY ? current->script->alloc_count : HISTORY;
+    return agreement(replay, current, position, most);
 }
 
 /* Binds the blocks of the last iteration's allocations, newest first. The newest is at
