@@ -294,6 +294,28 @@ static void folds_are_no_iteration(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
+/* From some step on, each has more: a layer is not frozen any more. A block comes in two places, and
+ * less than half of the step is as before. After three it takes the place of the held one. */
+static void a_step_that_has_changed_is_taken(void **state)
+{
+    (void)state;
+    struct stage stage = observed();
+    for (unsigned i = 0; i < 6; i++)
+        phrase(&stage, 0, 24);
+    ebb__watch_hold(stage.watch);
+    assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
+    for (unsigned step = 0; step < 4; step++) {
+        for (unsigned i = 0; i < 24; i++) {
+            make(&stage, bytes_of(0, i));
+            if (i == 5 || i == 18)
+                make(&stage, bytes_of(7, i));
+        }
+        drop_newest(&stage, 26);
+        assert_int_equal(ebb__watch_period_allocs(stage.watch), step < 2 ? 24 : 26);
+    }
+    ebb__watch_destroy(stage.watch);
+}
+
 /* A period that was announced early is none until it has been seen twice. */
 static void one_period_is_not_measured(void **state)
 {
@@ -480,6 +502,7 @@ int main(void)
         cmocka_unit_test(observing_makes_nothing_longer),
         cmocka_unit_test(micro_batches_are_no_iteration),
         cmocka_unit_test(folds_are_no_iteration),
+        cmocka_unit_test(a_step_that_has_changed_is_taken),
         cmocka_unit_test(one_period_is_not_measured),
         cmocka_unit_test(something_else_takes_its_place_once_it_lasts),
         cmocka_unit_test(an_order_that_was_taken_to_vary_is_found_exactly),

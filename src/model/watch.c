@@ -93,6 +93,7 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     memset(watch->considered, 0, sizeof watch->considered);
     memset(&watch->early_judged, 0, sizeof watch->early_judged);
     memset(&watch->micro_batch, 0, sizeof watch->micro_batch);
+    memset(&watch->changed, 0, sizeof watch->changed);
     watch->next_look = 0;
     ebb__watch_forget_turns(watch);
     if (watch->found)

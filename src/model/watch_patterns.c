@@ -273,7 +273,8 @@ static bool stays(struct ebb_watch *watch, const struct ebb_repetition *repetiti
     size_t symbols = repetition->last_symbol - repetition->first_symbol;
     bool chance = watch->recurring.in_force && symbols < NO_CHANCE * repetition->period_symbols;
     bool short_lived = !covers(watch, repetition, (size_t)ebb__tuning()->held_iterations);
-    return watch->held && (chance || short_lived) && !is_micro_batch(watch, repetition);
+    return watch->held && (chance || (short_lived && !ebb__watch_has_changed(watch, repetition))) &&
+           !is_micro_batch(watch, repetition);
 }
 
 /* Is the template only believed, and the repetition another one of the same length? Then the order

@@ -57,6 +57,23 @@ bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repe
     return held + (whole ? 0 : period) >= repetition->period_symbols;
 }
 
+bool ebb__watch_has_changed(struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    enum { TIMES = 3, APART_DIVISOR = 3 };
+    const struct ebb_template *template = &watch->template;
+    size_t held = template->period_symbols, period = repetition->period_symbols;
+    size_t apart = held > period ? held - period : period - held;
+    size_t first = repetition->first_symbol, last = first + TIMES * period;
+    if (!watch->held || repetition->kind != template->kind || apart * APART_DIVISOR > held ||
+        last > repetition->last_symbol)
+        return false;
+    if (watch->changed.found_at_symbol != repetition->found_at_symbol) {
+        watch->changed.found_at_symbol = repetition->found_at_symbol;
+        watch->changed.has_held = ebb__watch_next_whole(watch, first, last) < last;
+    }
+    return !watch->changed.has_held;
+}
+
 bool ebb__watch_makes_up(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
     size_t last = repetition->last_symbol;

@@ -72,6 +72,10 @@ struct ebb_watch {
         size_t found_at_symbol; /* of the repetition that was judged */
         bool is_one;            /* the template is a micro-batch of it */
     } micro_batch;
+    struct {
+        size_t found_at_symbol; /* of the repetition that was judged */
+        bool has_held;          /* the held iteration is in its first periods */
+    } changed;
     size_t next_look; /* number of symbols at which the next search for a landmark starts */
     EBB_VEC(struct ebb_watch_iteration) iterations; /* those not forgotten */
     struct ebb_watch_forgotten forgotten;
@@ -137,6 +141,10 @@ bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step
 
 /* True if the held iteration makes up at least half of the repetition's period. */
 bool ebb__watch_is_composed(const struct ebb_watch *watch, const struct ebb_repetition *repetition);
+/* True if the repetition is what the held iteration has become. It is about as long, has come three
+ * times, and the iteration itself has not come meanwhile. The batches of an evaluation are shorter,
+ * and may come more often. O(symbols of three periods), once a repetition. */
+bool ebb__watch_has_changed(struct ebb_watch *watch, const struct ebb_repetition *repetition);
 /* The position of the template's next iteration at or after symbol `at`, or `last` if there is none
  * that ends before. The template is exact. */
 size_t ebb__watch_next_whole(const struct ebb_watch *watch, size_t at, size_t last);
