@@ -294,7 +294,7 @@ static void folds_are_no_iteration(void **state)
     ebb__watch_destroy(stage.watch);
 }
 
-/* From some step on, each has more: a layer is not frozen any more. A block comes in two places, and
+/* From some step on, each has more: a layer is not frozen any more. Blocks come in two places, so
  * less than half of the step is as before. After three it takes the place of the held one. */
 static void a_step_that_has_changed_is_taken(void **state)
 {
