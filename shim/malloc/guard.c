@@ -2,6 +2,7 @@
 
 #include "stacks.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -24,6 +25,17 @@ bool ebb__guard_is_entered(void)
     return depth > 0;
 }
 
+/* libc 2.36 looks at a thread's state, and then signals to it that it is cancelled. The thread may
+ * have disabled that meanwhile. It is cancelled all the same if the signal finds it in a call that
+ * is a cancellation point: there it would wait with the lock. Such a call ends only when the signal
+ * has come. So this is one, without the lock. It does nothing else. */
+static void await_cancellation(void)
+{
+    int saved = errno;
+    (void)fdatasync(-1);
+    errno = saved;
+}
+
 /* Signals are blocked first and unblocked last. A handler may interrupt an access to memory and
  * exit by longjmp. It does so before cancellation is changed or after it is restored. */
 void ebb__guard_enter(struct ebb_guard *guard)
@@ -33,9 +45,11 @@ void ebb__guard_enter(struct ebb_guard *guard)
         ebb__stacks_own((uintptr_t)frame) || ebb__stacks_own((uintptr_t)__builtin_thread_pointer());
     if (!stands_on_block || !ebb__stacks_keep(frame, &held_back, &guard->signals))
         syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held_back, &guard->signals, sizeof guard->signals);
-    depth++;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &guard->cancellation);
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &guard->kind);
+    if (guard->kind == PTHREAD_CANCEL_ASYNCHRONOUS)
+        await_cancellation();
+    depth++;
 }
 
 void ebb__guard_leave(const struct ebb_guard *guard)

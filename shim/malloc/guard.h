@@ -9,7 +9,8 @@
  *    after the guard. Signals that an instruction raises are not blocked: they would kill. These
  *    are SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, and SIGSEGV, which is a page fault on one device.
  * 3. Cancellation is disabled there. The runtime waits, sleeps and writes, which are cancellation
- *    points, and a cancelled thread would keep the lock.
+ *    points, and a cancelled thread would keep the lock. A cancellation that is under way then
+ *    comes before the lock is taken.
  * 4. If a libc call may be cancelled, what must be undone after it (a pin, calls.h) is undone by a
  *    cleanup handler.
  * 5. Code that does not take the runtime's lock needs no guard. Small blocks mostly need none: an
