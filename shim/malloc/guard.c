@@ -26,9 +26,9 @@ bool ebb__guard_is_entered(void)
 }
 
 /* libc 2.36 looks at a thread's state, and then signals to it that it is cancelled. The thread may
- * have disabled that meanwhile. It is cancelled all the same if the signal finds it in a call that
- * is a cancellation point: there it would wait with the lock. Such a call ends only when the signal
- * has come. So this is one, without the lock. It does nothing else. */
+ * have disabled that meanwhile. It is cancelled all the same if it is in a cancellation point then,
+ * where it would have the lock. Such a call ends only when the signal has come. So this is one,
+ * without the lock. It does nothing else. */
 static void await_cancellation(void)
 {
     int saved = errno;
