@@ -75,8 +75,9 @@ static void hold(struct process *process)
 {
     struct ebb_watch *watch = process->stream.watch;
     bool was_held = ebb__watch_is_held(watch); /* else it is learnt for the first time */
-    if (process->learning.slight || (was_held && !process->learning.unproven) ||
-        (!was_held && ebb__parent_seen(process).in_a_row < 2 && !ebb__watch_recurs(watch)))
+    bool is_due = was_held ? process->learning.unproven
+                           : ebb__parent_seen(process).in_a_row >= 2 || ebb__watch_recurs(watch);
+    if (process->learning.slight || !is_due)
         return;
     ebb__watch_hold(watch);
     process->learning.rest = (struct rest){0};

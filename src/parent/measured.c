@@ -19,7 +19,6 @@ struct lane_counts ebb__measured_counts(const struct process *process)
         .out_busy_ns = atomic_load(&counters->out_busy_ns),
         .in_busy_ns = atomic_load(&counters->in_busy_ns),
         .both_busy_ns = atomic_load(&counters->both_busy_ns),
-        .stall_ns = atomic_load(&counters->stall_ns),
     };
 }
 

@@ -8,7 +8,7 @@
 struct process;
 
 struct lane_counts {
-    uint64_t out_bytes, in_bytes, out_busy_ns, in_busy_ns, both_busy_ns, stall_ns;
+    uint64_t out_bytes, in_bytes, out_busy_ns, in_busy_ns, both_busy_ns;
 };
 
 /* The current lane counters of the process. */

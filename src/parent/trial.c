@@ -6,7 +6,7 @@ void ebb__trial_begin(struct ebb_parent *parent, struct process *process)
 {
     struct trial *trial = &process->trial;
     trial->counts = ebb__measured_counts(process);
-    trial->stalled_ns = trial->counts.stall_ns;
+    trial->stalled_ns = atomic_load(&process->stream.ring->counters.stall_ns);
     trial->stall_count = 0;
     trial->machine = process->memory->lanes.machine;
     trial->predicted_stall_ns = parent->figures.plan.stall_ns;
