@@ -33,6 +33,7 @@ static inline void open_rig(struct parent_rig *rig, uint64_t budget_bytes)
     rig->parent.host.lanes.machine =
         (struct ebb_machine){"test", {0.5, 20000}, {0.5, 20000}, true, EBB_NO_COSTS};
     atomic_store(&rig->ledger.budget_bytes, budget_bytes);
+    atomic_store(&rig->ledger.peak_bytes, budget_bytes); /* the run has needed all of it */
 }
 
 static inline void close_rig(struct parent_rig *rig)

@@ -108,10 +108,12 @@ static uint64_t peak_bytes(void)
 }
 
 /* The iteration is learnt, planned for 60 %, and replayed. */
-static struct stage *open_stage(void)
+static struct stage *open_stage_at(double share_of_budget)
 {
     struct stage *stage = must(calloc(1, sizeof *stage));
-    open_rig(&stage->rig, peak_bytes() * 6 / 10);
+    uint64_t budget = peak_bytes() * 6 / 10;
+    open_rig(&stage->rig, budget);
+    atomic_store(&stage->rig.ledger.peak_bytes, (uint64_t)(share_of_budget * (double)budget));
     push_mark(stage, EBB_MARK_TRACE_ON);
     for (unsigned i = 0; i < 3; i++)
         lap(stage, true, 1.1);
@@ -122,6 +124,11 @@ static struct stage *open_stage(void)
     push_mark(stage, EBB_MARK_TRACE_OFF);
     push_mark(stage, EBB_MARK_PLAN_ON);
     return stage;
+}
+
+static struct stage *open_stage(void)
+{
+    return open_stage_at(1);
 }
 
 static void close_stage(struct stage *stage)
@@ -368,6 +375,21 @@ static void what_is_learnt_again_is_not_observed_on(void **state)
     close_stage(stage);
 }
 
+/* What comes between iterations needs no plan while the run is far below its budget. */
+static void far_below_the_budget_departures_are_not_observed(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage_at(0.5);
+    struct ebb_ledger *ledger = &stage->rig.ledger;
+    laps(stage, 6, 0.5, 1);
+    assert_int_equal(stage->rig.process.phase, PHASE_PLANNED);
+    assert_int_equal(stage->observe, EBB_OBSERVE_NEVER);
+    atomic_store(&ledger->peak_bytes, atomic_load(&ledger->budget_bytes));
+    laps(stage, 1, 0.5, 1);
+    assert_int_equal(stage->observe, EBB_OBSERVE_DEPARTURES);
+    close_stage(stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +405,7 @@ int main(void)
         cmocka_unit_test(room_that_comes_is_planned_for),
         cmocka_unit_test(off_the_plan_nothing_is_judged),
         cmocka_unit_test(what_is_learnt_again_is_not_observed_on),
+        cmocka_unit_test(far_below_the_budget_departures_are_not_observed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -202,6 +202,46 @@ static void small_swings_are_no_steps(void **state)
     close_stage(stage);
 }
 
+/* Until then there is nothing to evict. */
+static void a_run_is_observed_once_it_is_near_its_budget(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    struct ebb_ledger *ledger = &stage->rig.ledger;
+    atomic_store(&ledger->peak_bytes, 0);
+    ebb__rest_begin(&stage->rig.parent, &stage->rig.process);
+    assert_int_equal(stage->rig.process.phase, PHASE_RESTING);
+    stage->observes = false; /* as the welcome says */
+    for (unsigned i = 0; i < 20; i++)
+        step(stage, 3);
+    assert_int_equal(stage->observed_steps, 0);
+    assert_int_equal(stage->rig.process.phase, PHASE_RESTING);
+    atomic_store(&ledger->peak_bytes, 25 * MIB); /* of 40 */
+    for (unsigned i = 0; i < 6 && stage->rig.process.phase != PHASE_PLANNED; i++) {
+        step(stage, 3);
+        stage->rig.process.learning.next_attempt_ns = 0;
+    }
+    assert_in_range(stage->observed_steps, 1, 4);
+    assert_int_equal(stage->rig.process.phase, PHASE_PLANNED);
+    close_stage(stage);
+}
+
+/* A share of the peak, and no budget at all, are no reason to wait. */
+static void without_bytes_as_a_budget_it_is_observed_at_once(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    atomic_store(&stage->rig.ledger.peak_bytes, 0);
+    atomic_store(&stage->rig.ledger.budget_bytes, UINT64_MAX);
+    ebb__rest_begin(&stage->rig.parent, &stage->rig.process);
+    assert_int_equal(stage->rig.process.phase, PHASE_OBSERVING);
+    atomic_store(&stage->rig.ledger.budget_bytes, 40 * MIB);
+    stage->rig.parent.host.budget.state = BUDGET_OPEN;
+    ebb__rest_begin(&stage->rig.parent, &stage->rig.process);
+    assert_int_equal(stage->rig.process.phase, PHASE_OBSERVING);
+    close_stage(stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +251,8 @@ int main(void)
         cmocka_unit_test(a_program_that_grows_is_observed),
         cmocka_unit_test(a_recording_does_not_rest),
         cmocka_unit_test(small_swings_are_no_steps),
+        cmocka_unit_test(a_run_is_observed_once_it_is_near_its_budget),
+        cmocka_unit_test(without_bytes_as_a_budget_it_is_observed_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,16 @@ uint64_t ebb__budget_share(const struct process *process, uint64_t budget)
     return ebb__ledger_share(process->memory->ledger, budget, own, small);
 }
 
+bool ebb__budget_is_near(const struct process *process, double share)
+{
+    const struct ebb_ledger *ledger = process->memory->ledger;
+    uint64_t budget = atomic_load(&ledger->budget_bytes);
+    if (process->memory->budget.state != BUDGET_GIVEN || budget == UINT64_MAX)
+        return true;
+    uint64_t most = ebb__budget_peak(process), held = atomic_load(&ledger->peak_bytes);
+    return (double)(held > most ? held : most) >= share * (double)budget;
+}
+
 static void enter(struct budget *budget, enum budget_state state, const struct process *of,
                   uint64_t of_bytes)
 {

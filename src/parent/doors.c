@@ -123,6 +123,7 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     parent->main_said_hello |= process->process_id == parent->main_process_id;
     if (hello->value != EBB_HELLO_CUDA) /* its devices have the blocks */
         ebb__recall_find(parent, process, (int)hello->parent_process_id);
+    ebb__rest_begin(parent, process);
     struct ebb_message message = {.kind = EBB_MESSAGE_WELCOME,
                                   .value = process->phase == PHASE_OBSERVING,
                                   .limit_bytes = parent->options.store_limit_bytes};

@@ -8,6 +8,8 @@
 #include "base/tuning.h"
 #include "parent/internal.h"
 
+#define NEAR_SHARE 0.875 /* of the budget */
+
 /* allocations: of a phrase that is to be observed to its end, though it looks like the iteration in
  * part. */
 static void observe(struct process *process, bool on, size_t allocations)
@@ -20,11 +22,19 @@ static void observe(struct process *process, bool on, size_t allocations)
         ebb__observe_value(on ? EBB_OBSERVE_DEPARTURES : EBB_OBSERVE_NEVER, allocations));
 }
 
+/* What does not come near the budget needs no plan. */
+static void begin(struct process *process)
+{
+    struct gaps *gaps = &process->learning.gaps;
+    gaps->is_far = !ebb__budget_is_near(process, NEAR_SHARE);
+    observe(process, !process->sent.has_access_clock && !gaps->is_far,
+            ebb__watch_period_allocs(process->stream.watch) / 2);
+}
+
 void ebb__gaps_begin(struct process *process)
 {
     process->learning.gaps = (struct gaps){0};
-    observe(process, !process->sent.has_access_clock,
-            ebb__watch_period_allocs(process->stream.watch) / 2);
+    begin(process);
 }
 
 static void plan(struct ebb_parent *parent, struct process *process,
@@ -57,6 +67,8 @@ void ebb__gaps_consider(struct ebb_parent *parent, struct process *process)
     struct ebb_watch_gap gap;
     size_t longest =
         (size_t)ebb__tuning()->held_iterations * ebb__watch_period_allocs(process->stream.watch);
+    if (gaps->is_far && ebb__budget_is_near(process, NEAR_SHARE))
+        begin(process);
     while (ebb__watch_next_gap(process->stream.watch, &gap)) {
         bool again = gap.known || gap.repeats || has_come(gaps, gap.hash);
         gaps->known += gap.known;

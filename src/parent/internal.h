@@ -90,6 +90,7 @@ struct gaps {
     unsigned fresh;             /* seen that no plan was made for before */
     unsigned known;             /* seen that had a plan */
     unsigned planned;           /* plans made */
+    bool is_far;                /* the run is far below its budget: nothing is observed */
     bool observed;              /* the process observes what it does outside of its scripts, */
     size_t allocations;         /* for so many allocations at least */
     uint64_t hashes[GAPS_SEEN]; /* of the newest without a plan, [number % GAPS_SEEN] */
@@ -286,6 +287,9 @@ uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *p
 /* The share of the budget for the process's blocks. It excludes memory of other processes and of
  * the process's own small blocks, which no plan evicts. */
 uint64_t ebb__budget_share(const struct process *process, uint64_t budget);
+/* Has the run held such a share of its budget, at least once? True if the budget is a share of the
+ * peak, or if there is none. */
+bool ebb__budget_is_near(const struct process *process, double share);
 /* Puts a share of the peak in the process's profile in force before its first allocation. */
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process);
 /* Records whether the profile was right. */

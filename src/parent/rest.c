@@ -23,6 +23,8 @@ enum {
     DEARER_DIVISOR = 32, /* resting may lose so much more of the time: that is noise */
 };
 
+#define NEAR_SHARE 0.5 /* of the budget: a first step is observed from there on */
+
 static uint64_t lost_ns(const struct process *process)
 {
     uint64_t sum = 0;
@@ -138,10 +140,25 @@ static uint64_t count_swings(const struct process *process)
                : 0;
 }
 
+void ebb__rest_begin(const struct ebb_parent *parent, struct process *process)
+{
+    if (process->phase != PHASE_OBSERVING || parent->options.record ||
+        process->memory->is_device || ebb__budget_is_near(process, NEAR_SHARE))
+        return;
+    process->learning.rest.is_far = true;
+    ebb__phase_set(&process->phase, PHASE_RESTING);
+}
+
 void ebb__rest_consider(const struct ebb_parent *parent, struct process *process)
 {
     struct rest *rest = &process->learning.rest;
     const struct ebb_steps *steps = &process->stream.steps;
+    if (rest->is_far) {
+        rest->is_far = !ebb__budget_is_near(process, NEAR_SHARE);
+        if (!rest->is_far)
+            ebb__parent_trace(process);
+        return;
+    }
     bool looks = process->phase == PHASE_RESTING || may_rest(parent, process);
     if (!looks || process->stream.now_ns < rest->next_look_ns)
         return;
