@@ -145,7 +145,7 @@ static void watch(struct program *program)
         ring = calloc(1, ebb__ring_bytes(EBB_RING_EVENTS));
     FUZZ_REQUIRE(ring);
     struct ebb_watch *watch;
-    FUZZ_REQUIRE(ebb__watch_create(&watch) == EBB_OK);
+    FUZZ_REQUIRE(ebb__watch_create(EBB_WATCH_SHAPES, &watch) == EBB_OK);
     memcpy(ring->events, program->events, program->count * sizeof *program->events);
     atomic_store(&ring->read, 0);
     atomic_store(&ring->written, program->count);

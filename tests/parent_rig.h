@@ -25,7 +25,7 @@ static inline void open_rig(struct parent_rig *rig, uint64_t budget_bytes)
     rig->process.channel = pair[0];
     rig->process.learning.reactive_from = -1;
     rig->process.stream.ring = must(calloc(1, sizeof *rig->process.stream.ring));
-    assert_int_equal(ebb__watch_create(&rig->process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &rig->process.stream.watch), EBB_OK);
     rig->parent.host.ledger = &rig->ledger;
     rig->process.memory = &rig->parent.host;
     rig->parent.options.policy = ebb__plan_policy("ebb");

@@ -407,7 +407,7 @@ static void test_watch(void **state)
     struct loop loop;
     begin_loop(&loop);
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     struct ebb_model model;
     uint64_t first;
     struct ebb_error error;
@@ -512,7 +512,7 @@ static void test_watch_queue(void **state)
     for (size_t i = 0; i < 4; i++)
         iterate(&loop, i);
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     size_t pushed = 0;
     struct ebb_model model;
     uint64_t first;
@@ -543,7 +543,7 @@ static void test_watch_inner(void **state)
 {
     (void)state;
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     struct loop loop;
     begin_loop(&loop);
     loop.temporaries = 20;
@@ -579,7 +579,7 @@ static void test_watch_forgets(void **state)
     (void)state;
     struct ebb_watch *watch;
     size_t held = held_bytes();
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     struct loop loop;
     begin_loop(&loop);
     size_t rounds = 0, total = 0;
@@ -614,7 +614,7 @@ static void test_watch_counts_on(void **state)
 {
     (void)state;
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     struct loop loop = {0};
     enum { ROUNDS = 9000, BLOCKS_EACH = 3, PLANNED_FROM = 100 };
     for (size_t i = 0; i < ROUNDS; i++) {
@@ -649,7 +649,7 @@ static void test_watch_looks_far_again(void **state)
 {
     (void)state;
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     struct loop loop = {0};
     enum { SHORT = 10, LONG = 40000 };
     for (size_t i = 0; i < 6000 * SHORT; i++)
@@ -699,7 +699,7 @@ static void test_watch_marked(void **state)
         struct loop loop;
         begin_loop(&loop);
         struct ebb_watch *watch;
-        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
         if (first == 0)
             emit_marked(&loop, 4, EBB_ITERATION_BY_ACCESSES, 80, 1);
         size_t pushed = push_new(watch, &loop, 0);
@@ -720,7 +720,7 @@ static void test_watch_marked(void **state)
         struct loop loop;
         begin_loop(&loop);
         struct ebb_watch *watch;
-        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
         emit_marked(&loop, 40, said ? 0 : EBB_ITERATION_BY_ACCESSES, said ? 10 : 100, 12);
         push_new(watch, &loop, 0);
         /* Marks of the program count from the third one on. */
@@ -742,7 +742,7 @@ static void test_watch_marked_within(void **state)
     struct loop loop;
     begin_loop(&loop);
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     emit_marked(&loop, 4, EBB_ITERATION_BY_ACCESSES, 80, 1);
     size_t pushed = push_new(watch, &loop, 0);
     assert_int_equal(ebb__watch_patterns(watch), 1);
@@ -770,7 +770,7 @@ static void test_watch_marked_apart(void **state)
         struct loop loop;
         begin_loop(&loop);
         struct ebb_watch *watch;
-        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
         emit_marked(&loop, 1, EBB_ITERATION_BY_ACCESSES, 0, 0);
         for (size_t i = 0; i < before; i++)
             make(&loop, (1000 + i) << 10);
@@ -798,7 +798,7 @@ static void test_watch_marked_anew(void **state)
     struct loop loop;
     begin_loop(&loop);
     struct ebb_watch *watch;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     size_t pushed = 0;
     for (size_t run = 0; run < 3; run++) {
         emit_marked(&loop, 1, EBB_ITERATION_ANEW, 900 + 100 * run, 3);
@@ -820,7 +820,7 @@ static void test_watch_random(void **state)
     (void)state;
     for (size_t round = 0; round < 200; round++) {
         struct ebb_watch *watch;
-        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
         for (size_t i = 0; i < 600; i++) {
             struct ebb_event event = {.time_ns = i,
                                       .block = 1 + random_below(20),
@@ -935,7 +935,7 @@ static void what_no_program_has_is_refused(void **state)
                          EBB_ERR_FORMAT);
         assert_string_equal(error.why, "event 1: its block, size or time is that of no program");
         struct ebb_watch *watch;
-        assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
         assert_int_equal(ebb__watch_push(watch, &events[0]), EBB_OK);
         assert_int_equal(ebb__watch_push(watch, &events[1]), EBB_ERR_FORMAT);
         ebb__watch_destroy(watch);

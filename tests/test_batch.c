@@ -90,7 +90,7 @@ static struct stage *open_stage(void)
 {
     struct stage *stage = must(calloc(1, sizeof *stage));
     struct recall *recall = &stage->process.recall;
-    assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage->process.stream.watch), EBB_OK);
     struct ebb_model model = make_step(8);
     ebb__profile_add(&recall->profile, &model, WEIGHTS + 2);
     recall->is_other = true;

@@ -114,7 +114,7 @@ static void changed_step(struct stage *stage)
 static struct stage held_on(bool device)
 {
     struct stage stage = {.now_ns = 1, .announced = device, .cost_ns = device ? 0 : 2 * STEP_NS};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage.watch), EBB_OK);
     observe(&stage, true);
     stage.weight = alloc(&stage, 9 * MIB);
     stage.rest = alloc(&stage, 7 * MIB);

@@ -178,12 +178,13 @@ def calls_upwards(root):
 ORDER = {
     "src/model": [
         "load",
-        "access_clock derive detect lost operations recurrence serials stages units",
+        "access_clock derive detect lost operations recurrence serials shapes stages "
+        "units",
         "instances landmark pairing parts reblock steps stream",
         "build slots windows",
         "lives",
         "coarse properties scale splice times unordered watch_iterations watch_phrases "
-        "watch_recurring",
+        "watch_recurring widest",
         "iteration watch_patterns",
         "analyse watch_gaps",
         "watch",

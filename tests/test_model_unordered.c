@@ -93,7 +93,7 @@ static void iterate(struct program *p)
 static void begin(struct program *p, unsigned skew, bool shares_size)
 {
     *p = (struct program){.state = 88172645463325252u, .skew = skew, .shares_size = shares_size};
-    assert_int_equal(ebb__watch_create(&p->watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &p->watch), EBB_OK);
     assert_int_equal(ebb__stream_init(&p->stream), EBB_OK);
     for (size_t i = 0; i < WEIGHTS; i++) {
         p->weights[i] = ++p->serials;

@@ -40,7 +40,7 @@ static void the_same_names_hold(void **state)
     (void)state;
     struct process process = {0};
     struct ebb_model model = model_of(weights, WEIGHTS);
-    assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &process.stream.watch), EBB_OK);
     for (uint64_t i = 0; i < WEIGHTS; i++) {
         assert_false(ebb__names_hold(&process, &model));
         allocate(&process, i + 1, weights[i]);
@@ -59,7 +59,7 @@ static void others_come_between(void **state)
     (void)state;
     struct process process = {0};
     struct ebb_model model = model_of(weights, WEIGHTS);
-    assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &process.stream.watch), EBB_OK);
     allocate(&process, 1, 900 * KIB);
     allocate(&process, 2, 4000 * KIB);
     uint64_t serial = 2, expected[WEIGHTS];
@@ -99,7 +99,7 @@ static void parts_share_a_name(void **state)
         model.blocks[i].allocated_bytes = 4096 * KIB;
     }
     model.blocks[3].serial = 3;
-    assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &process.stream.watch), EBB_OK);
     allocate(&process, 1, 5000 * KIB);
     allocate(&process, 2, 300 * KIB);
     allocate(&process, 3, 4096 * KIB);
@@ -120,7 +120,7 @@ static void what_lacks_much_is_another_program(void **state)
         struct process process = {0};
         uint64_t sizes[] = {100 * KIB, 4000 * KIB, lacking ? 300 * KIB : 200 * KIB};
         struct ebb_model model = model_of(sizes, 3);
-        assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &process.stream.watch), EBB_OK);
         allocate(&process, 7, 100 * KIB);
         allocate(&process, 8, 4000 * KIB);
         assert_int_equal(ebb__names_find(&process, &model, NULL, NULL), !lacking);
@@ -140,7 +140,7 @@ static void what_comes_later_is_found(void **state)
     struct process process = {0};
     uint64_t sizes[] = {100 * KIB, 4000 * KIB, 200 * KIB};
     struct ebb_model model = model_of(sizes, 3);
-    assert_int_equal(ebb__watch_create(&process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &process.stream.watch), EBB_OK);
     allocate(&process, 7, 100 * KIB);
     allocate(&process, 8, 4000 * KIB);
     assert_true(ebb__names_lack(&process, &model));

@@ -390,7 +390,7 @@ static struct ebb_script *learn(struct rig *rig)
     struct ebb_watch *watch;
     struct ebb_model model;
     struct ebb_error error;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     for (unsigned i = 0; i < 4; i++) {
         lap(rig, i);
         watch_laps(rig, watch);
@@ -499,7 +499,7 @@ static void accesses_are_a_clock(void **state)
     struct ebb_recurrence *recurrence;
     struct ebb_model model;
     struct ebb_error error;
-    assert_int_equal(ebb__watch_create(&watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &watch), EBB_OK);
     assert_int_equal(ebb__recurrence_create(&recurrence), EBB_OK);
     uint64_t seed = 0;
     bool known = false;

@@ -29,7 +29,7 @@ static void push(struct stage *stage, struct ebb_event event)
 static struct stage observed(void)
 {
     struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage.watch), EBB_OK);
     push(&stage, (struct ebb_event){.kind = EBB_EVENT_MARK, .mark = EBB_MARK_TRACE_ON});
     return stage;
 }
@@ -154,7 +154,7 @@ static void without_it_the_group_is_the_iteration(void **state)
 {
     (void)state;
     struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage.watch), EBB_OK);
     for (unsigned i = 0; i < 6; i++) {
         step(&stage);
         step(&stage);
@@ -196,7 +196,7 @@ static void observing_makes_nothing_longer(void **state)
 {
     (void)state;
     struct stage stage = {.now_ns = 1};
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage.watch), EBB_OK);
     for (unsigned i = 0; i < 3; i++)
         part(&stage, 0, 0, 24);
     assert_int_equal(ebb__watch_period_allocs(stage.watch), 24);
@@ -248,7 +248,7 @@ static void micro_batches_are_no_iteration(void **state)
         struct stage stage = {.now_ns = 1};
         uint64_t gradients[24] = {0};
         bool was_held = false;
-        assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+        assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage.watch), EBB_OK);
         for (unsigned i = 0; i < 6; i++) {
             for (unsigned batch = 0; batch < count; batch++) {
                 micro_batch(&stage, gradients, batch == 0);
@@ -274,7 +274,7 @@ static void folds_are_no_iteration(void **state)
     (void)state;
     struct stage stage = {.now_ns = 1};
     uint64_t gradients[24] = {0}, model = 0;
-    assert_int_equal(ebb__watch_create(&stage.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage.watch), EBB_OK);
     for (unsigned fold = 0; fold < 6; fold++) {
         for (unsigned i = 0; model && i < 24; i++)
             push(&stage, (struct ebb_event){.kind = EBB_EVENT_FREE, .block = model + i});

@@ -84,7 +84,7 @@ static struct stage *open_stage(void)
 {
     struct stage *stage = calloc(1, sizeof *stage);
     assert_non_null(stage);
-    assert_int_equal(ebb__watch_create(&stage->watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage->watch), EBB_OK);
     observe(stage, true);
     for (unsigned i = 0; i < 6; i++)
         alloc(stage, 3 * MIB);
@@ -194,12 +194,163 @@ static void what_varies_in_order_does_not_recur(void **state)
     close_stage(stage);
 }
 
+/* The letter `index` of a word over 0, 1, 2 in which nothing follows itself, however long: the ones
+ * between the zeros of the Thue-Morse sequence. */
+static unsigned square_free(unsigned index)
+{
+    unsigned zeros = 0, ones = 0;
+    for (unsigned i = 1;; i++) {
+        if (__builtin_parity(i)) {
+            ones++;
+        } else if (zeros++ == index) {
+            return ones;
+        } else {
+            ones = 0;
+        }
+    }
+}
+
 static void steps_that_all_differ_do_not_recur(void **state)
 {
     (void)state;
     struct stage *stage = open_stage();
     for (unsigned i = 0; i < 100; i++)
-        step(stage, i, 0);
+        step(stage, 3 * i + square_free(i), 0); /* of 64, 128 or 192 layers */
+    assert_false(ebb__watch_recurs(stage->watch));
+    close_stage(stage);
+}
+
+/* ---- steps of one shape ---------------------------------------------------------------------- */
+
+/* No two are equal, all have the same number of layers. */
+static unsigned any_length(unsigned step)
+{
+    return 3 * (step * 7 % 31);
+}
+
+static void steps_of_one_shape_are_an_iteration(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    unsigned steps = 0, longest = 0;
+    for (; steps < 10 && !ebb__watch_recurs(stage->watch); steps++)
+        step(stage, any_length(steps), 0);
+    assert_in_range(steps, 3, 5); /* the first one makes the states */
+    assert_true(ebb__watch_is_by_allocs(stage->watch));
+    assert_int_equal(ebb__watch_period_allocs(stage->watch), LAYERS + STATES);
+    for (unsigned i = 0; i < 6; i++)
+        step(stage, any_length(steps++), 0);
+    for (unsigned i = 1; i + 1 < steps; i++)
+        longest = any_length(i) > longest ? any_length(i) : longest;
+    struct ebb_model model;
+    assert_int_equal(ebb__watch_model(stage->watch, &model, NULL, NULL), EBB_OK);
+    assert_true(model.varies);
+    assert_int_equal(ebb__model_count_allocs(&model), LAYERS + STATES);
+    unsigned varying = 0;
+    for (uint32_t i = 0; i < model.block_count; i++) {
+        const struct ebb_model_block *block = &model.blocks[i];
+        varying += block->varies;
+        if (block->varies) /* the largest size that any step had there */
+            assert_true(block->size_bytes >= MIB + longest * (uint64_t)65536);
+        else
+            assert_true(block->size_bytes <= 3 * MIB);
+        assert_true(!block->varies || block->alloc_tick != EBB_TICK_NONE);
+    }
+    assert_int_equal(varying, LAYERS);
+    ebb__model_fini(&model);
+    close_stage(stage);
+}
+
+/* A step that has another shape is told beside it, if it comes again. */
+static void another_shape_is_a_step_of_its_own(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    unsigned steps = 0, told = 0;
+    for (; steps < 6; steps++)
+        step(stage, any_length(steps), 0);
+    ebb__watch_hold(stage->watch);
+    assert_true(ebb__watch_is_held(stage->watch));
+    for (; steps < 24; steps++) {
+        struct ebb_watch_gap gap;
+        while (ebb__watch_next_gap(stage->watch, &gap)) {
+            assert_true(gap.whole);
+            told += gap.repeats;
+            if (gap.repeats)
+                assert_int_equal(gap.allocs, 2 * LAYERS + STATES);
+        }
+        step(stage, steps % 4 ? any_length(steps) : 4, 0);
+    }
+    assert_in_range(told, 2, 4);
+    assert_int_equal(ebb__watch_period_allocs(stage->watch), LAYERS + STATES);
+    close_stage(stage);
+}
+
+/* Sizes that are the same for a while do not make it another iteration. */
+static void equal_sizes_do_not_replace_the_shape(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    unsigned steps = 0;
+    for (; steps < 6; steps++)
+        step(stage, any_length(steps), 0);
+    ebb__watch_hold(stage->watch);
+    size_t pattern = ebb__watch_pattern(stage->watch);
+    for (unsigned i = 0; i < 12; i++)
+        step(stage, 9, 0);
+    for (unsigned i = 0; i < 12; i++)
+        step(stage, 6 + 3 * (i % 2), 0);
+    assert_int_equal(ebb__watch_pattern(stage->watch), pattern);
+    assert_in_range(ebb__watch_iterations(stage->watch), 26, 30);
+    close_stage(stage);
+}
+
+/* Micro-batches of three lengths, whose gradients live until the optimizer has run. */
+static void accumulate(struct stage *stage, unsigned number)
+{
+    uint64_t gradients[8];
+    for (unsigned part = 0; part < 3; part++) {
+        uint64_t outputs[LAYERS];
+        for (unsigned i = 0; i < LAYERS; i++)
+            outputs[i] = alloc(stage, MIB + any_length(3 * number + part) * (uint64_t)65536);
+        for (unsigned i = 0; i < 8; i++) {
+            uint64_t gradient = alloc(stage, 2 * MIB);
+            if (part == 0)
+                gradients[i] = gradient;
+        }
+        for (unsigned i = LAYERS; i-- > 0;)
+            release(stage, outputs[i]);
+        for (unsigned i = 0; i < 8 && part > 0; i++)
+            release(stage, stage->serial - 7 + i);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        uint64_t temporary = alloc(stage, MIB);
+        release(stage, temporary);
+        release(stage, gradients[i]);
+    }
+}
+
+static void micro_batches_of_one_shape_are_no_iteration_for_long(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    for (unsigned i = 0; i < 10; i++)
+        accumulate(stage, i);
+    assert_true(ebb__watch_found(stage->watch));
+    assert_int_equal(ebb__watch_period_allocs(stage->watch), 3 * (LAYERS + 8) + 8);
+    close_stage(stage);
+}
+
+/* The engine of a device follows sizes only. */
+static void shapes_are_found_on_demand_only(void **state)
+{
+    (void)state;
+    struct stage *stage = open_stage();
+    ebb__watch_destroy(stage->watch);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SIZES, &stage->watch), EBB_OK);
+    stage->serial = 0;
+    for (unsigned i = 0; i < 20; i++)
+        step(stage, any_length(i), 0);
     assert_false(ebb__watch_recurs(stage->watch));
     close_stage(stage);
 }
@@ -212,6 +363,11 @@ int main(void)
         cmocka_unit_test(an_exact_repetition_comes_first),
         cmocka_unit_test(what_varies_in_order_does_not_recur),
         cmocka_unit_test(steps_that_all_differ_do_not_recur),
+        cmocka_unit_test(steps_of_one_shape_are_an_iteration),
+        cmocka_unit_test(another_shape_is_a_step_of_its_own),
+        cmocka_unit_test(equal_sizes_do_not_replace_the_shape),
+        cmocka_unit_test(micro_batches_of_one_shape_are_no_iteration_for_long),
+        cmocka_unit_test(shapes_are_found_on_demand_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static struct stage *stage_open(const char *policy, const struct ebb_machine *ma
     stage->program = pair[1];
     stage->process.channel = pair[0];
     stage->process.stream.ring = must(calloc(1, sizeof *stage->process.stream.ring));
-    assert_int_equal(ebb__watch_create(&stage->process.stream.watch), EBB_OK);
+    assert_int_equal(ebb__watch_create(EBB_WATCH_SHAPES, &stage->process.stream.watch), EBB_OK);
     stage->process.learning.exactly = true; /* the plan is sent even if it does not fit */
     stage->parent.host.ledger = &stage->ledger;
     stage->process.memory = &stage->parent.host;

@@ -282,6 +282,7 @@ static bool fill(struct coarsener *c, struct ebb_model *made)
     }
     free(layout.next);
     made->has_accesses = c->model->has_accesses;
+    made->varies = c->model->varies;
     made->unordered = c->model->unordered;
     made->slack_bytes = c->model->slack_bytes;
     return ok;

@@ -1,10 +1,12 @@
-/* Method: a window of a periodic stream is built unchanged (build.c). If threads interleave, the
+/* Method: a window of a periodic stream is built unchanged (build.c), or with the largest sizes of
+ * all windows, if these vary (widest.c). If threads interleave, the
  * window is the pattern, and its neighbours are merged into it first (unordered.c). Both then get
  * the times of iterations that were not traced (times.c). */
 #include "iteration.h"
 
 #include "times.h"
 #include "unordered.h"
+#include "widest.h"
 
 #include <string.h>
 
@@ -69,7 +71,9 @@ enum ebb_status ebb__stream_model(const struct ebb_stream *stream,
     struct ebb_event_span trace = {stream->events.items, stream->events.count};
     struct ebb_model made;
     enum ebb_status status =
-        ebb__model_build(trace, window->first, window->last - window->first, &made, error);
+        template->kind == EBB_SYMBOL_SHAPE
+            ? ebb__widest_model(stream, template, window, &made, error)
+            : ebb__model_build(trace, window->first, window->last - window->first, &made, error);
     if (status)
         return status;
     if (ebb__times_retime(stream, template, window, &made) != EBB_OK) {

@@ -47,6 +47,7 @@ struct ebb_model_block {
     uint32_t span_ticks;   /* tick_count for a persistent block */
     uint32_t first_access; /* index into accesses */
     uint32_t access_count;
+    bool varies; /* its size differs between iterations: size_bytes is the largest (widest.h) */
 };
 
 /* One access. `tick` is on the cyclic timeline. The accesses of a block are in order of occurrence
@@ -105,6 +106,7 @@ struct ebb_model {
     uint64_t peak_bytes;  /* max of load_bytes */
     uint32_t peak_tick;   /* the first tick at which load_bytes is peak_bytes */
     bool has_accesses;    /* false: the trace has none for this iteration */
+    bool varies;          /* some blocks do (widest.h) */
     bool unordered;       /* threads interleave: the order of events varies between iterations, and
                              the accesses are those of several */
     uint64_t slack_bytes; /* unordered: observed excess over load_bytes in another order of

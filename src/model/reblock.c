@@ -135,6 +135,7 @@ enum ebb_status ebb__model_reblock(const struct ebb_model *model, const uint64_t
 {
     struct reblocking r = {.model = model, .sizes = sizes};
     r.made = (struct ebb_model){.has_accesses = model->has_accesses,
+                                .varies = model->varies,
                                 .unordered = model->unordered,
                                 .slack_bytes = model->slack_bytes,
                                 .mark_count = model->mark_count};

@@ -4,6 +4,8 @@
 
 #include "base/geometry.h"
 
+#include "shapes.h"
+
 #include <string.h>
 
 enum ebb_status ebb__stream_init(struct ebb_stream *stream)
@@ -28,6 +30,7 @@ void ebb__stream_forget_symbols(struct ebb_stream *stream)
         stream->symbols[kind].detector = NULL;
         stream->symbols[kind].rolling = NULL;
     }
+    ebb__shapes_fini(stream);
 }
 
 void ebb__stream_fini(struct ebb_stream *stream)
@@ -254,11 +257,15 @@ static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event 
         stream->live_bytes += event->size_bytes;
         if (stream->live_bytes > stream->peak_bytes)
             stream->peak_bytes = stream->live_bytes;
+        if (ebb__shapes_push(stream, index) != EBB_OK)
+            return EBB_ERR_MEMORY;
         return push_symbol(stream, EBB_SYMBOL_ALLOC, index, event->size_bytes, stream->live_bytes);
     case EBB_EVENT_FREE:
         if (ebb__stream_find(stream, event->block, &alloc) &&
-            stream->allocs.items[alloc].free_event == EBB_NOT_FREED)
+            stream->allocs.items[alloc].free_event == EBB_NOT_FREED) {
             stream->allocs.items[alloc].free_event = (uint32_t)index;
+            ebb__shapes_note_free(stream, alloc);
+        }
         stream->live_bytes -= freed_bytes(stream, index, stream->live_bytes);
         return EBB_OK;
     case EBB_EVENT_ACCESS:

@@ -2,8 +2,9 @@
  * traced accesses or a plan. It is used by analyse.h (a whole file) and watch.h (a running
  * program); windows.h divides it into iterations.
  *
- * Symbols are of three kinds: sizes of allocations; blocks and kinds of accesses (for programs that
- * allocate once); and explicit iteration marks. A repetition is identified by the hash of one
+ * Symbols are of four kinds: sizes of allocations; blocks and kinds of accesses (for programs that
+ * allocate once); explicit iteration marks; and shapes of allocations (shapes.h), numbered as their
+ * sizes are. A repetition is identified by the hash of one
  * period of symbols. So its iterations are found anywhere: before it was recognised, and after an
  * interruption. Not thread-safe. */
 #ifndef EBB_MODEL_STREAM_H
@@ -19,6 +20,7 @@ enum ebb_symbol_kind {
     EBB_SYMBOL_ALLOC,
     EBB_SYMBOL_ACCESS,
     EBB_SYMBOL_MARK,
+    EBB_SYMBOL_SHAPE, /* only if they are followed: shapes.h */
     EBB_SYMBOL_KIND_COUNT
 };
 
@@ -33,7 +35,7 @@ struct ebb_repetition {
 
 struct ebb_symbols {
     EBB_VEC(uint32_t) events;          /* the event of each symbol */
-    struct ebb_detector *detector;     /* holds the symbols; NULL for marks */
+    struct ebb_detector *detector;     /* holds the symbols; NULL for marks and shapes */
     const struct ebb_rolling *rolling; /* the detector's */
 };
 
@@ -68,6 +70,8 @@ struct ebb_stream {
     struct ebb_symbols symbols[EBB_SYMBOL_KIND_COUNT];
     EBB_VEC(struct ebb_stream_alloc) allocs;
     struct ebb_serials serials; /* of all allocated blocks: index into allocs */
+    struct ebb_rolling *shapes; /* NULL: they are not followed */
+    uint64_t shape;             /* of the next allocation, as far as known */
     size_t marks_from;          /* the symbol from which on marks follow each other */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;

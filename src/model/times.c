@@ -38,7 +38,9 @@ static uint64_t median(uint64_t *values, size_t count)
 static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_template *template,
                             const struct ebb_window *own, const struct ebb_window *window)
 {
-    const struct ebb_rolling *sizes = stream->symbols[EBB_SYMBOL_ALLOC].rolling;
+    enum ebb_symbol_kind kind =
+        template->kind == EBB_SYMBOL_SHAPE ? EBB_SYMBOL_SHAPE : EBB_SYMBOL_ALLOC;
+    const struct ebb_rolling *symbols = stream->symbols[kind].rolling;
     size_t own_first = ebb__stream_allocs_before(stream, own->first);
     size_t own_count = ebb__stream_allocs_before(stream, own->last) - own_first;
     size_t first = ebb__stream_allocs_before(stream, window->first);
@@ -48,8 +50,8 @@ static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_te
         return apart <= ebb__landmark_tolerance(own_count);
     }
     return count == own_count &&
-           (count == 0 || ebb__rolling_range(sizes, first, first + count) ==
-                              ebb__rolling_range(sizes, own_first, own_first + count));
+           (count == 0 || ebb__rolling_range(symbols, first, first + count) ==
+                              ebb__rolling_range(symbols, own_first, own_first + count));
 }
 
 /* Kinds of iterations that times are taken from, the best first. */

@@ -7,6 +7,7 @@
 
 #include "iteration.h"
 #include "landmark.h"
+#include "shapes.h"
 #include "watch_state.h"
 
 #include <string.h>
@@ -27,16 +28,27 @@ static void announce_early(struct ebb_stream *stream)
                                  (size_t)tuning->early_period, (size_t)tuning->early_divisor);
 }
 
-enum ebb_status ebb__watch_create(struct ebb_watch **watch)
+static enum ebb_status open_stream(struct ebb_stream *stream, bool by_shapes)
+{
+    enum ebb_status status = ebb__stream_init(stream);
+    if (status)
+        return status;
+    announce_early(stream);
+    status = by_shapes ? ebb__shapes_follow(stream) : EBB_OK;
+    if (status)
+        ebb__stream_fini(stream);
+    return status;
+}
+
+enum ebb_status ebb__watch_create(enum ebb_watch_shapes shapes, struct ebb_watch **watch)
 {
     struct ebb_watch *made = calloc(1, sizeof *made);
     if (!made)
         return EBB_ERR_MEMORY;
-    if (ebb__stream_init(&made->stream) != EBB_OK) {
+    if (open_stream(&made->stream, shapes == EBB_WATCH_SHAPES) != EBB_OK) {
         free(made);
         return EBB_ERR_MEMORY;
     }
-    announce_early(&made->stream);
     made->forgotten.first_planned = SIZE_MAX;
     *watch = made;
     return EBB_OK;
@@ -58,10 +70,9 @@ static enum ebb_status drop_older_half(struct ebb_watch *watch)
     struct ebb_stream old = watch->stream, made;
     size_t cut = old.events.count / 2;
     uint64_t cut_serial = watch->event_base + cut;
-    enum ebb_status status = ebb__stream_init(&made);
+    enum ebb_status status = open_stream(&made, old.shapes != NULL);
     if (status)
         return status;
-    announce_early(&made);
     struct ebb_event mark = {.time_ns = old.events.items[cut].time_ns, .kind = EBB_EVENT_MARK};
     for (size_t i = 0; !status && i < old.allocs.count && old.allocs.items[i].event < cut; i++)
         if (old.allocs.items[i].free_event >= cut)
@@ -149,7 +160,9 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
     }
     if (status)
         return status;
-    return watch->found && watch->template.kind == kind ? ebb__watch_record(watch) : EBB_OK;
+    bool is_next = watch->template.kind == kind ||
+                   (watch->template.kind == EBB_SYMBOL_SHAPE && kind == EBB_SYMBOL_ALLOC);
+    return watch->found && is_next ? ebb__watch_record(watch) : EBB_OK;
 }
 
 bool ebb__watch_found(const struct ebb_watch *watch)
@@ -161,7 +174,7 @@ bool ebb__watch_in_period(const struct ebb_watch *watch)
 {
     const struct ebb_repetition *current = &watch->stream.current[watch->template.kind];
     const struct ebb_template *template = &watch->template;
-    if (watch->found && template->landmark_bytes) {
+    if (watch->found && (template->landmark_bytes || template->kind == EBB_SYMBOL_SHAPE)) {
         size_t since = watch->stream.symbols[template->kind].events.count - watch->next_symbol;
         return since <=
                template->period_symbols + ebb__landmark_tolerance(template->period_symbols);
@@ -176,7 +189,8 @@ size_t ebb__watch_period_clock_events(const struct ebb_watch *watch)
 
 size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
 {
-    bool by_allocs = watch->found && watch->template.kind == EBB_SYMBOL_ALLOC;
+    bool by_allocs = watch->found && (watch->template.kind == EBB_SYMBOL_ALLOC ||
+                                      watch->template.kind == EBB_SYMBOL_SHAPE);
     return by_allocs ? watch->template.period_symbols : 0;
 }
 
@@ -313,7 +327,7 @@ static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
 {
     const struct ebb_stream *stream = &watch->stream;
     if (!ebb__watch_in_period(watch) || watch->template.kind == EBB_SYMBOL_MARK ||
-        watch->template.landmark_bytes)
+        watch->template.kind == EBB_SYMBOL_SHAPE || watch->template.landmark_bytes)
         return false;
     const struct ebb_repetition *current = &stream->current[watch->template.kind];
     const struct ebb_symbols *symbols = &stream->symbols[watch->template.kind];

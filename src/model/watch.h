@@ -2,7 +2,7 @@
  * known. The model of one is available as soon as its accesses have been traced.
  *
  *     struct ebb_watch *watch;
- *     if (ebb__watch_create(&watch) != EBB_OK) ...
+ *     if (ebb__watch_create(EBB_WATCH_SIZES, &watch) != EBB_OK) ...
  *     for (each event of the ring) if (ebb__watch_push(watch, &event) != EBB_OK) ...
  *     if (ebb__watch_found(watch) && ebb__watch_model(watch, &model, &first, NULL) == EBB_OK) ...
  *     ebb__watch_destroy(watch);
@@ -35,7 +35,11 @@ struct ebb_watch_iteration {
                                ... */
 };
 
-EBB_NODISCARD enum ebb_status ebb__watch_create(struct ebb_watch **watch);
+/* May steps that differ only in sizes be an iteration? Its model has blocks that vary. */
+enum ebb_watch_shapes { EBB_WATCH_SIZES, EBB_WATCH_SHAPES };
+
+EBB_NODISCARD enum ebb_status ebb__watch_create(enum ebb_watch_shapes shapes,
+                                                struct ebb_watch **watch);
 void ebb__watch_destroy(struct ebb_watch *watch); /* may be NULL */
 
 /* Pushes the next event. O(1) amortised. Keeps the newest 2^21 events or more; if the program does

@@ -265,13 +265,10 @@ static bool covers(const struct ebb_watch *watch, const struct ebb_repetition *r
     return ebb__stream_coverage(&watch->stream, repetition) > iterations * watch->window_events;
 }
 
-enum { NO_CHANCE = 4 }; /* steps in any order repeat twice by chance, but not so often */
-
 /* Does the held iteration stay, although something else has repeated? */
 static bool stays(struct ebb_watch *watch, const struct ebb_repetition *repetition)
 {
-    size_t symbols = repetition->last_symbol - repetition->first_symbol;
-    bool chance = watch->recurring.in_force && symbols < NO_CHANCE * repetition->period_symbols;
+    bool chance = ebb__watch_is_by_chance(watch, repetition);
     bool short_lived = !covers(watch, repetition, (size_t)ebb__tuning()->held_iterations);
     return watch->held && (chance || (short_lived && !ebb__watch_has_changed(watch, repetition))) &&
            !is_micro_batch(watch, repetition);
@@ -387,7 +384,7 @@ void ebb__watch_consider_recurring(struct ebb_watch *watch)
     if (!ebb__watch_recurring(watch, &phrase))
         return;
     const uint32_t *events = watch->stream.symbols[EBB_SYMBOL_ALLOC].events.items;
-    const struct ebb_template made = {EBB_SYMBOL_ALLOC, phrase.last - phrase.first, phrase.hash, 0};
+    const struct ebb_template made = ebb__watch_phrase_template(&phrase);
     if (phrase.replaces) /* else a step that has followed itself by chance stays the iteration */
         adopt(watch, &made, (uint32_t)watch->pattern_count, phrase.first,
               events[phrase.last] - events[phrase.first]);

@@ -1,9 +1,10 @@
-/* Steps that recur in any order: batches of some lengths, tasks in turn by chance.
+/* Steps that recur in any order: batches of some lengths, or of any, tasks in turn by chance.
  *
  * No two steps that follow each other are equal, so nothing repeats. But live bytes tell where a
  * step ends: they are as low as after other steps. What lies between two such troughs is a phrase.
  * One that has come twice is an iteration, and so is each other one. Where the order within a step
- * varies, phrases allocate as much in another order: then none of them is taken. */
+ * varies, phrases allocate as much in another order: then none of them is taken. If two in a row
+ * differ only in sizes, their shape is the iteration (shapes.h). */
 #include "base/tuning.h"
 #include "watch_state.h"
 
@@ -82,6 +83,25 @@ static bool ends_step(const struct ebb_watch *watch, size_t at)
     return known >= ENOUGH_AHEAD || !is_lower_one(watch, bytes, at > BACK ? at - BACK : 0, at);
 }
 
+/* The phrase between two troughs. */
+static struct ebb_watch_phrase phrase_of(const struct ebb_watch *watch, size_t begin, size_t end)
+{
+    const struct trough *troughs = watch->recurring.troughs;
+    struct ebb_watch_phrase phrase = {
+        .first = troughs[begin].symbol,
+        .last = troughs[end].symbol,
+        .bytes = troughs[end].made_bytes - troughs[begin].made_bytes,
+    };
+    phrase.hash = ebb__rolling_range(watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling, phrase.first,
+                                     phrase.last);
+    if (watch->stream.shapes)
+        phrase.shape = ebb__rolling_range(watch->stream.shapes, phrase.first, phrase.last);
+    for (size_t i = begin; i < end; i++)
+        if (troughs[i].peak_bytes > troughs[begin].bytes + phrase.swing_bytes)
+            phrase.swing_bytes = troughs[i].peak_bytes - troughs[begin].bytes;
+    return phrase;
+}
+
 /* The phrase that begins at trough *at or later. Then *at is its end. */
 static bool next_phrase(const struct ebb_watch *watch, size_t *at, struct ebb_watch_phrase *phrase)
 {
@@ -95,17 +115,7 @@ static bool next_phrase(const struct ebb_watch *watch, size_t *at, struct ebb_wa
     if (end >= recurring->count)
         return false;
     *at = end;
-    *phrase = (struct ebb_watch_phrase){.first = recurring->troughs[begin].symbol,
-                                        .last = recurring->troughs[end].symbol,
-                                        .bytes = recurring->troughs[end].made_bytes -
-                                                 recurring->troughs[begin].made_bytes};
-    phrase->hash = ebb__rolling_range(watch->stream.symbols[EBB_SYMBOL_ALLOC].rolling,
-                                      phrase->first, phrase->last);
-    for (size_t i = begin; i < end; i++) {
-        uint64_t peak = recurring->troughs[i].peak_bytes, least = recurring->troughs[begin].bytes;
-        if (peak > least + phrase->swing_bytes)
-            phrase->swing_bytes = peak - least;
-    }
+    *phrase = phrase_of(watch, begin, end);
     return true;
 }
 
@@ -140,6 +150,67 @@ static bool has_recurred(const struct ebb_watch_phrase *phrases, size_t count)
     return again && newest->swing_bytes * PART_DIVISOR >= most_bytes;
 }
 
+/* Are the two newest phrases one step, but for their sizes? All three troughs around them are as
+ * low, and none between them is lower. A lower one that follows shows later that they were
+ * micro-batches. */
+static bool find_shape(const struct ebb_watch *watch, struct ebb_watch_phrase *phrase)
+{
+    const struct trough *troughs = watch->recurring.troughs;
+    uint64_t spare = watch->stream.peak_bytes / LEVEL_DIVISOR;
+    size_t end = watch->recurring.count - 1;
+    for (size_t middle = end; watch->stream.shapes && middle-- > 1;) {
+        size_t symbols = troughs[end].symbol - troughs[middle].symbol, begin = middle;
+        if (is_lower_one(watch, troughs[end].bytes, middle, end))
+            return false;
+        if (troughs[middle].bytes > troughs[end].bytes + spare)
+            continue;
+        while (begin > 0 && troughs[middle].symbol - troughs[begin].symbol < symbols)
+            begin--;
+        if (troughs[middle].symbol - troughs[begin].symbol != symbols ||
+            is_lower_one(watch, troughs[end].bytes, begin, middle) ||
+            troughs[begin].bytes > troughs[end].bytes + spare)
+            continue;
+        struct ebb_watch_phrase before = phrase_of(watch, begin, middle);
+        *phrase = phrase_of(watch, middle, end);
+        phrase->by_shape = true;
+        if (phrase->shape == before.shape && phrase->hash != before.hash)
+            return true;
+    }
+    return false;
+}
+
+/* Is the template a part of the phrase, which ends with the newest trough? All troughs in it are
+ * higher, so they are of micro-batches. */
+static bool is_part_of(const struct ebb_watch *watch, const struct ebb_watch_phrase *phrase)
+{
+    enum { PARTS = 2 };
+    const struct trough *troughs = watch->recurring.troughs;
+    size_t at = watch->recurring.count - 1;
+    uint64_t level = troughs[at].bytes + watch->stream.peak_bytes / LEVEL_DIVISOR;
+    while (at-- > 0 && troughs[at].symbol > phrase->first)
+        if (troughs[at].bytes <= level)
+            return false;
+    return watch->template.kind == EBB_SYMBOL_SHAPE &&
+           watch->template.period_symbols * PARTS <= phrase->last - phrase->first;
+}
+
+/* Has the newest step come before in its shape? A template that is a shape may be a part of it. */
+static bool recurs_in_shape(const struct ebb_watch *watch, struct ebb_watch_phrase *phrase)
+{
+    const struct ebb_template *template = &watch->template;
+    if (!find_shape(watch, phrase))
+        return false;
+    size_t symbols = phrase->last - phrase->first;
+    size_t repeats = watch->stream.current[EBB_SYMBOL_ALLOC].period_symbols;
+    bool is_loop = template->kind == EBB_SYMBOL_ALLOC && !template->landmark_bytes &&
+                   template->period_symbols * LOOP_DIVISOR <= symbols;
+    phrase->replaces = !watch->found || is_loop || is_part_of(watch, phrase);
+    uint64_t least = watch->recurring.troughs[watch->recurring.count - 1].bytes;
+    return phrase->replaces && symbols >= (size_t)ebb__tuning()->early_period &&
+           repeats * LOOP_DIVISOR <= symbols &&
+           least + phrase->swing_bytes * PART_DIVISOR >= watch->stream.peak_bytes;
+}
+
 /* Has phrase `at` come before, behind another one than now? */
 static bool follows_another(const struct ebb_watch_phrase *phrases, size_t at)
 {
@@ -168,8 +239,11 @@ bool ebb__watch_recurring(struct ebb_watch *watch, struct ebb_watch_phrase *phra
     const struct ebb_template *template = &watch->template;
     struct ebb_watch_phrase phrases[KEPT_TROUGHS];
     size_t count;
-    if (!note_turn(watch) || watch->recurring.in_force ||
-        (count = collect(watch, phrases)) < LEAST_PHRASES ||
+    if (!note_turn(watch))
+        return false;
+    if (recurs_in_shape(watch, phrase))
+        return true;
+    if (watch->recurring.in_force || (count = collect(watch, phrases)) < LEAST_PHRASES ||
         phrases[count - 1].last != watch->recurring.troughs[watch->recurring.count - 1].symbol ||
         !has_recurred(phrases, count))
         return false;
@@ -200,9 +274,34 @@ static bool is_traced(const struct ebb_watch *watch, const struct ebb_watch_phra
     return ebb__stream_is_traced(&watch->stream, &window);
 }
 
-bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step)
+/* Is it the template's? */
+static bool is_template(const struct ebb_watch *watch, const struct ebb_watch_phrase *phrase)
 {
     const struct ebb_template *template = &watch->template;
+    uint64_t hash = template->kind == EBB_SYMBOL_SHAPE ? phrase->shape : phrase->hash;
+    return hash == template->hash && phrase->last - phrase->first == template->period_symbols;
+}
+
+struct ebb_template ebb__watch_phrase_template(const struct ebb_watch_phrase *phrase)
+{
+    return (struct ebb_template){
+        .kind = phrase->by_shape ? EBB_SYMBOL_SHAPE : EBB_SYMBOL_ALLOC,
+        .period_symbols = phrase->last - phrase->first,
+        .hash = phrase->by_shape ? phrase->shape : phrase->hash,
+    };
+}
+
+bool ebb__watch_is_by_chance(const struct ebb_watch *watch, const struct ebb_repetition *repetition)
+{
+    enum { NO_CHANCE = 4 }; /* steps in any order repeat twice by chance, but not so often */
+    size_t symbols = repetition->last_symbol - repetition->first_symbol;
+    size_t period = repetition->period_symbols, step = watch->template.period_symbols;
+    bool is_of_shape = watch->template.kind == EBB_SYMBOL_SHAPE && period % step == 0;
+    return watch->recurring.in_force && (is_of_shape || symbols < NO_CHANCE * period);
+}
+
+bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step)
+{
     struct ebb_watch_phrase phrases[KEPT_TROUGHS];
     if (!watch->recurring.has_news)
         return false; /* it is asked often */
@@ -211,8 +310,7 @@ bool ebb__watch_next_step(struct ebb_watch *watch, struct ebb_watch_phrase *step
         if (phrases[i].last <= watch->recurring.told_symbol)
             continue;
         watch->recurring.told_symbol = phrases[i].last;
-        if (phrases[i].hash == template->hash &&
-            phrases[i].last - phrases[i].first == template->period_symbols)
+        if (is_template(watch, &phrases[i]))
             continue;
         *step = phrases[i];
         for (size_t other = 0; other < i; other++)

@@ -117,18 +117,24 @@ EBB_NODISCARD enum ebb_status ebb__watch_look_for_landmark(struct ebb_watch *wat
 /* ---- steps that recur in any order, watch_recurring.c ---------------------------------------- */
 
 struct ebb_watch_phrase {
-    size_t first, last; /* symbols */
-    uint64_t hash;
+    size_t first, last;   /* symbols */
+    uint64_t hash, shape; /* of its sizes; of when its blocks are freed */
     uint64_t bytes;       /* allocated in it */
     uint64_t swing_bytes; /* of the live bytes */
     bool again;           /* it has come before */
     bool traced;          /* its accesses were observed at `first` */
     bool replaces;        /* the template is a loop in it, or there is none */
+    bool by_shape;        /* it has come before with other sizes */
 };
 
-/* Call at each ALLOC. True if nothing repeats, and the step that has just ended has come before. It
- * is *phrase then. O(1), but at each trough of the live bytes O(troughs kept, squared). */
+/* Call at each ALLOC. True if nothing repeats, and the step that has just ended has come before, or
+ * one of its shape. It is *phrase then. O(1), but at each trough of the live bytes O(troughs kept, squared). */
 bool ebb__watch_recurring(struct ebb_watch *watch, struct ebb_watch_phrase *phrase);
+/* What identifies the phrase, once it is taken. */
+struct ebb_template ebb__watch_phrase_template(const struct ebb_watch_phrase *phrase);
+/* Steps recur in any order. Is the repetition, of exact sizes, one of them for a while? */
+bool ebb__watch_is_by_chance(const struct ebb_watch *watch,
+                             const struct ebb_repetition *repetition);
 /* Do steps recur in any order, and has the template's come lately? */
 bool ebb__watch_still_recurs(const struct ebb_watch *watch);
 /* The stream has begun anew: symbols have other numbers. */

@@ -99,7 +99,9 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
         process->stream.ring = ring;
         process->stream.ring_bytes = bytes;
     }
-    if (!process || ebb__watch_create(&process->stream.watch) != EBB_OK ||
+    enum ebb_watch_shapes shapes = /* the engine of a device follows sizes only */
+        memory && memory->is_device ? EBB_WATCH_SIZES : EBB_WATCH_SHAPES;
+    if (!process || ebb__watch_create(shapes, &process->stream.watch) != EBB_OK ||
         ebb__recurrence_create(&process->stream.recurrence) != EBB_OK ||
         !ebb_vec_push(&parent->processes, process)) {
         ebb__parent_warn(parent, "process %d is not managed: %s", process_id,

@@ -117,6 +117,7 @@ static uint8_t *put_iteration(uint8_t *out, const struct ebb_profile_iteration *
         out = put32(put32(out, block->part_first), block->part_count);
         out = put32(put32(out, block->alloc_tick), block->free_tick);
         out = put32(put32(out, block->span_ticks), block->access_count);
+        out = put8(out, block->varies);
     }
     for (uint32_t i = 0; i < model->block_count; i++) {
         const struct ebb_model_block *block = &model->blocks[i];

@@ -6,7 +6,7 @@
     "\x89"                                                                                         \
     "EBBP\r\n\x1a"
 #define EBB_PROFILE_MAGIC_BYTES 8u
-#define EBB_PROFILE_MAJOR 5u
+#define EBB_PROFILE_MAJOR 6u
 #define EBB_PROFILE_HEADER_BYTES 80u
 /* 4 iterations of a million events. A limit of the format, far above what planners accept. */
 #define EBB_PROFILE_MOST_BODY_BYTES ((uint64_t)256 << 20)
@@ -16,7 +16,7 @@
 #define EBB_PROFILE_HELD 4u /* of a use, beside its access */
 
 #define EBB_PROFILE_EVENT_BYTES 8u
-#define EBB_PROFILE_BLOCK_BYTES 48u
+#define EBB_PROFILE_BLOCK_BYTES 49u
 #define EBB_PROFILE_ACCESS_BYTES 5u
 #define EBB_PROFILE_MARK_BYTES 8u
 

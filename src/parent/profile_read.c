@@ -218,6 +218,11 @@ static const char *take_blocks(struct cursor *cursor, struct ebb_model *model)
         block->free_tick = take32(cursor);
         block->span_ticks = take32(cursor);
         block->access_count = take32(cursor);
+        uint8_t varies = take8(cursor);
+        if (varies > 1)
+            return "a wrong flag on a block";
+        block->varies = varies;
+        model->varies |= block->varies;
         block->first_access = (uint32_t)accesses;
         accesses += block->access_count;
         if (accesses > (uint64_t)(cursor->end - cursor->at) / EBB_PROFILE_ACCESS_BYTES)

@@ -142,8 +142,8 @@ static uint64_t count_swings(const struct process *process)
 
 void ebb__rest_begin(const struct ebb_parent *parent, struct process *process)
 {
-    if (process->phase != PHASE_OBSERVING || parent->options.record ||
-        process->memory->is_device || ebb__budget_is_near(process, NEAR_SHARE))
+    if (process->phase != PHASE_OBSERVING || parent->options.record || process->memory->is_device ||
+        ebb__budget_is_near(process, NEAR_SHARE))
         return;
     process->learning.rest.is_far = true;
     ebb__phase_set(&process->phase, PHASE_RESTING);

@@ -60,7 +60,8 @@ void ebb__observe_as_wanted(struct ebb_runtime *runtime);
 /* The same where it may have changed. The usual case is inline. */
 static inline void ebb__observe_departures(struct ebb_runtime *runtime)
 {
-    if (runtime->observing.departures && (runtime->table.uses.trace || !runtime->replay.current))
+    if (runtime->observing.departures && (runtime->table.uses.trace || !runtime->replay.current ||
+                                          ebb__sizes_doubtful(&runtime->replay)))
         ebb__observe_as_wanted(runtime);
 }
 

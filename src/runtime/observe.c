@@ -54,7 +54,7 @@ static bool is_wanted(struct ebb_runtime *runtime)
     const struct replay *replay = &runtime->replay;
     if (!observing->departures)
         return observing->always;
-    if (!replay->current && replay->script_count) {
+    if ((!replay->current && replay->script_count) || ebb__sizes_doubtful(replay)) {
         if (!runtime->table.uses.trace)
             observing->until = replay->allocations + observing->allocations;
         return true;

@@ -22,13 +22,16 @@
 #define EBB_SCRIPT_ANNOUNCED 2u
 /* The program marks where an iteration begins, and the template begins there. */
 #define EBB_SCRIPT_MARKED 4u
+/* Sizes of some events differ between iterations. When blocks are freed tells the position, too. */
+#define EBB_SCRIPT_BY_SHAPE 8u
+#define EBB_SCRIPT_ANY_SIZE 0u /* of an event whose size differs */
 #define EBB_SCRIPT_NO_PLACE UINT64_MAX
 
 struct ebb_script_event {
-    uint64_t size_bytes;
-    uint64_t time_ns; /* since the iteration's start */
-    uint32_t block;   /* index into blocks */
-    uint32_t kind;    /* EBB_EVENT_ALLOC, EBB_EVENT_FREE or EBB_EVENT_ACCESS */
+    uint64_t size_bytes; /* or EBB_SCRIPT_ANY_SIZE; then the block has the largest size seen */
+    uint64_t time_ns;    /* since the iteration's start */
+    uint32_t block;      /* index into blocks */
+    uint32_t kind;       /* EBB_EVENT_ALLOC, EBB_EVENT_FREE or EBB_EVENT_ACCESS */
 };
 
 struct ebb_script_block {
@@ -96,7 +99,7 @@ struct ebb_script {
     uint32_t absence_count;
     uint32_t persistent_count; /* the first blocks, this many, ordered by serial */
     uint32_t alloc_count;      /* number of ALLOC events among the clock events */
-    uint32_t flags;            /* EBB_SCRIPT_UNORDERED, _ANNOUNCED, or _MARKED */
+    uint32_t flags;            /* EBB_SCRIPT_UNORDERED, _ANNOUNCED, ... */
     uint32_t reserved;
     uint64_t events_offset;   /* struct ebb_script_event[clock_count] */
     uint64_t blocks_offset;   /* struct ebb_script_block[block_count] */

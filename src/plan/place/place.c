@@ -127,10 +127,11 @@ static void choose(struct placing *placing)
         placing->plan->feasible ? model->tick_count : (uint32_t)ebb__tuning()->place_brief_ticks;
     for (uint32_t b = 0; b < model->block_count; b++) {
         const struct ebb_model_block *block = &model->blocks[b];
-        placing->wanted[b] =
-            !placing->plan->reactive && !model->unordered && block->alloc_tick != EBB_TICK_NONE &&
-            block->span_ticks > 0 && block->span_ticks <= model->tick_count &&
-            block->span_ticks <= most_ticks && block->size_bytes > 0 && block->part_count == 0;
+        placing->wanted[b] = !placing->plan->reactive && !model->unordered && !model->varies &&
+                             block->alloc_tick != EBB_TICK_NONE && block->span_ticks > 0 &&
+                             block->span_ticks <= model->tick_count &&
+                             block->span_ticks <= most_ticks && block->size_bytes > 0 &&
+                             block->part_count == 0;
     }
     for (uint32_t i = 0; i < placing->plan->absence_count; i++)
         placing->wanted[placing->plan->absences[i].block] = false;

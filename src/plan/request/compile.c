@@ -258,6 +258,7 @@ static struct ebb_script layout(const struct compiler *compiler, const struct eb
         .alloc_count = ebb__model_count_allocs(model),
         .flags = ebb__model_announced(model) && has_clock_allocs(model) ? EBB_SCRIPT_ANNOUNCED : 0,
     };
+    head.flags |= model->varies ? EBB_SCRIPT_BY_SHAPE : 0;
     head.events_offset = round_up(sizeof head);
     head.blocks_offset =
         round_up(head.events_offset + head.clock_count * sizeof(struct ebb_script_event));
@@ -279,8 +280,9 @@ static void write_events(const struct compiler *compiler, struct ebb_script_even
         const struct ebb_model_event *event = &model->events[tick];
         if (!event->clock)
             continue;
+        const struct ebb_model_block *block = &model->blocks[event->block];
         events[position] = (struct ebb_script_event){
-            .size_bytes = ebb__model_whole_bytes(&model->blocks[event->block]),
+            .size_bytes = block->varies ? EBB_SCRIPT_ANY_SIZE : ebb__model_whole_bytes(block),
             .time_ns = model->time_ns[tick],
             .block = compiler->block_place[event->block],
             .kind = event->kind,

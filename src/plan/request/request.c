@@ -140,7 +140,7 @@ static enum ebb_status make_plan(const struct ebb_policy *policy, struct ebb_pla
 static bool has_pages(const struct ebb_planned *planned)
 {
     return planned->plan.feasible && !planned->plan.reactive && !planned->model->unordered &&
-           ebb__plan_is_plain(&planned->plan) &&
+           !planned->model->varies && ebb__plan_is_plain(&planned->plan) &&
            (is_of_runtime(planned->request.page_bytes) || planned->request.place_unit_bytes);
 }
 

@@ -14,6 +14,7 @@ void ebb__clock_pass(struct replay *replay)
     if (replay->position == replay->current->script->clock_count) {
         replay->position = 0;
         replay->laps++;
+        replay->other_sizes.strays = 0;
         ebb__core_mark(replay->core, EBB_MARK_LAP, replay->laps);
     }
     if (replay->awaited.script && replay->position == replay->awaited_at)
@@ -36,7 +37,8 @@ enum { FALSE_START = 4 }; /* what is followed for less than such a part is anoth
 /* The newest allocation is not in the script in force. Another one takes over, or none. */
 static void change_script(struct replay *replay)
 {
-    uint32_t position = replay->position;
+    uint32_t position = /* what is in doubt was none of it */
+        ebb__sizes_doubtful(replay) ? replay->other_sizes.position : replay->position;
     struct prepared_script *left = replay->current;
     if ((replay->allocations - left->left.begun_at) * FALSE_START >= left->script->alloc_count)
         left->left.at = position;

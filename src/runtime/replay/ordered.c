@@ -1,6 +1,7 @@
 /* Matching in order: allocation sizes identify the position.
  *
- * Frees are only hints, and may be early or late. An unexpected allocation ends the match at once.
+ * Frees are only hints, and may be early or late. An unexpected allocation ends the match at once,
+ * unless a step of other sizes has begun (sizes.c). Then frees are evidence.
  * A new position is found if the newest allocations occur exactly once in the template, or were the
  * next ones where it was left.
  *
@@ -10,17 +11,21 @@
 
 #include "base/tuning.h"
 
-/* Number of the newest allocations that agree with the template, from `position` backwards. */
+/* Number of the newest allocations that agree with the template, from `position` backwards.
+ * *exact: those of them whose size tells it. */
 static uint32_t agreement(const struct replay *replay, const struct prepared_script *current,
-                          uint32_t position, uint32_t most)
+                          uint32_t position, uint32_t most, uint32_t *exact)
 {
+    *exact = 0;
     uint32_t clocks = current->script->clock_count, agreed = 0, steps = 0;
     while (agreed < most && steps++ < 2 * clocks) {
         const struct ebb_script_event *event = ebb__replay_event(current, position);
         if (event->kind == EBB_EVENT_ALLOC) {
             uint64_t at = replay->allocations - 1 - agreed;
-            if (replay->history[at % HISTORY].size_bytes != event->size_bytes)
+            bool is_exact = replay->history[at % HISTORY].size_bytes == event->size_bytes;
+            if (!is_exact && event->size_bytes != EBB_SCRIPT_ANY_SIZE)
                 return agreed;
+            *exact += is_exact;
             agreed++;
         }
         position = (position + clocks - 1) % clocks;
@@ -60,7 +65,8 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
     bool several = false;
     for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
          low++) {
-        if (agreement(replay, current, allocs[low], most) < most)
+        uint32_t exact;
+        if (agreement(replay, current, allocs[low], most, &exact) < most || 2 * exact < most)
             continue;
         if (goes_on(current, allocs[low], most))
             return allocs[low];
@@ -74,7 +80,8 @@ static uint32_t whole_agreement(const struct replay *replay, const struct prepar
                                 uint32_t position)
 {
     uint32_t most = current->script->alloc_count < HISTORY ? current->script->alloc_count : HISTORY;
-    return agreement(replay, current, position, most);
+    uint32_t exact;
+    return agreement(replay, current, position, most, &exact);
 }
 
 /* Binds the blocks of the last iteration's allocations, newest first. The newest is at
@@ -82,8 +89,8 @@ static uint32_t whole_agreement(const struct replay *replay, const struct prepar
 static void name_blocks(struct replay *replay, struct prepared_script *current, uint32_t position)
 {
     const struct ebb_script *script = current->script;
-    uint32_t agreed = agreement(replay, current, position, script->alloc_count);
-    uint32_t at = position;
+    uint32_t at = position, exact;
+    uint32_t agreed = agreement(replay, current, position, script->alloc_count, &exact);
     for (uint32_t i = 0; i < agreed && i < HISTORY;) {
         const struct ebb_script_event *event = ebb__replay_event(current, at);
         if (event->kind == EBB_EVENT_ALLOC) {
@@ -102,9 +109,12 @@ static void name_blocks(struct replay *replay, struct prepared_script *current, 
 static bool pass_frees(struct replay *replay, struct due *due)
 {
     const struct prepared_script *current = replay->current;
-    while (ebb__replay_event(current, replay->position)->kind == EBB_EVENT_FREE) {
+    const struct ebb_script_event *event;
+    while ((event = ebb__replay_event(current, replay->position))->kind == EBB_EVENT_FREE) {
         if (++due->count > current->script->clock_count)
             return false;
+        if (current->live[event->block] != NO_BLOCK)
+            ebb__sizes_stray(replay);
         ebb__clock_pass(replay);
     }
     return true;
@@ -126,13 +136,16 @@ bool ebb__ordered_match(struct replay *replay, enum ebb_event_kind kind, struct 
         if (expected) {
             ebb__clock_pass(replay);
             due->count = 1;
+        } else {
+            ebb__sizes_stray(replay);
         }
         return true;
     }
-    if (!pass_frees(replay, due))
+    if (!pass_frees(replay, due) || !ebb__sizes_are_regular(replay))
         return false;
     const struct ebb_script_event *event = ebb__replay_event(current, replay->position);
-    if (event->kind != kind || event->size_bytes != block->size_bytes)
+    if (event->kind != kind || (event->size_bytes != block->size_bytes &&
+                                !ebb__sizes_agree(replay, event, block->size_bytes)))
         return false;
     if (kind == EBB_EVENT_ACCESS && block->script_block != event->block)
         return false;

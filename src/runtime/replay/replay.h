@@ -75,6 +75,15 @@ struct history {
     uint32_t block;
 };
 
+/* What is known of a step whose sizes are not those of the script: sizes.c. Zeros: they are. */
+struct other_sizes {
+    double ratio;      /* of its sizes to those of the script; 0: none */
+    uint64_t since;    /* allocations made when it began, the first one included */
+    uint32_t position; /* of that one in the script */
+    uint32_t scaled;   /* allocations since then with a scaled size */
+    uint32_t strays;   /* frees since then, or in this iteration, at other places */
+};
+
 /* Defined in clock.c, replay/unordered.c, timers.c, feedback.c, replay/access_clock.c */
 struct replay {
     struct core *core;
@@ -104,6 +113,7 @@ struct replay {
     uint64_t laps;
     bool continues;          /* announced: the iteration before followed the script that begins */
     uint32_t planned_clocks; /* clock events of the last planned iteration */
+    struct other_sizes other_sizes;
 };
 
 /* The position passed last. Only while a script is replayed. */
@@ -234,6 +244,18 @@ void ebb__clock_leave(struct replay *replay, const struct prepared_script *curre
                       uint32_t absence);
 void ebb__clock_come_back(struct replay *replay, const struct prepared_script *current,
                           uint32_t absence);
+
+/* sizes.c */
+/* May an allocation of `size_bytes` be this event of the script in force? If it is the first one of
+ * another size, it begins a step in doubt. */
+bool ebb__sizes_agree(struct replay *replay, const struct ebb_script_event *event,
+                      uint64_t size_bytes);
+/* Has a step of other sizes begun, without enough evidence so far? */
+bool ebb__sizes_doubtful(const struct replay *replay);
+/* A block was freed at another place than in the script. */
+void ebb__sizes_stray(struct replay *replay);
+/* False: there were too many of these, for a step whose sizes tell little. */
+bool ebb__sizes_are_regular(const struct replay *replay);
 
 /* placements.c */
 /* Words that the tables of a script's placements take, and the function that fills them; they are

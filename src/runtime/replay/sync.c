@@ -17,7 +17,8 @@ void ebb__clock_bind(struct replay *replay, struct prepared_script *current, str
                      uint32_t script_block)
 {
     const struct ebb_script_block *known = &ebb__script_blocks(current->script)[script_block];
-    bool large = ebb__part_is_large(replay->table, block->run.total_units * EBB_HUGE_BYTES);
+    bool large = block->size_bytes == known->size_bytes &&
+                 ebb__part_is_large(replay->table, block->run.total_units * EBB_HUGE_BYTES);
     for (uint32_t i = 0; large && known->part_count && i < known->parts; i++)
         current->live[script_block + i] = bind_part(replay, block, script_block + i, &known[i]);
     if (large && known->part_count)
@@ -50,6 +51,7 @@ void ebb__clock_start(struct replay *replay, struct prepared_script *current, ui
     if (current->matcher->begin)
         current->matcher->begin(replay, current, position);
     replay->current = current;
+    replay->other_sizes = (struct other_sizes){0};
     replay->position = (position + 1) % script->clock_count;
     replay->position_ns = ebb__progress_ns(replay->core);
     replay->position_touches = replay->table->uses.touches;
