@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef GROUND_ARENA_BYTES
 #define GROUND_ARENA_BYTES ((uint64_t)64 << 20)
+#endif
 
 struct ground {
     struct core core;

@@ -23,14 +23,16 @@ void ebb__shapes_note_free(struct ebb_stream *stream, size_t alloc)
         stream->shape += ebb__hash_mix(stream->allocs.count - alloc);
 }
 
-enum ebb_status ebb__shapes_push(struct ebb_stream *stream, size_t index)
+enum ebb_status ebb__shapes_push(struct ebb_stream *stream)
 {
-    if (!stream->shapes)
-        return EBB_OK;
+    size_t count = stream->allocs.count;
     uint64_t shape = stream->shape;
     stream->shape = 0;
+    if (!stream->shapes || count < 2)
+        return EBB_OK;
     return ebb__rolling_push(stream->shapes, shape) &&
-                   ebb_vec_push(&stream->symbols[EBB_SYMBOL_SHAPE].events, (uint32_t)index)
+                   ebb_vec_push(&stream->symbols[EBB_SYMBOL_SHAPE].events,
+                                stream->allocs.items[count - 2].event)
                ? EBB_OK
                : EBB_ERR_MEMORY;
 }

@@ -1,7 +1,7 @@
 /* Steps of one shape: they allocate and free in the same order, but other sizes.
  *
  * Batches padded to their longest sequence are like that, and a last batch that is smaller. The
- * *shape* of an allocation is which blocks were freed since the one before, each told by its age in
+ * *shape* of an allocation is which blocks are freed until the next one, each told by its age in
  * allocations. Sizes have no part in it, so the shapes of steps are equal whatever their lengths
  * are. Not thread-safe. */
 #ifndef EBB_MODEL_SHAPES_H
@@ -16,7 +16,7 @@ void ebb__shapes_fini(struct ebb_stream *stream);
 
 /* The block of the stream's allocation `alloc` has been freed. */
 void ebb__shapes_note_free(struct ebb_stream *stream, size_t alloc);
-/* The event `index` is an ALLOC: adds its symbol. EBB_ERR_MEMORY. */
-EBB_NODISCARD enum ebb_status ebb__shapes_push(struct ebb_stream *stream, size_t index);
+/* The newest event is an ALLOC: adds the symbol of the one before it. EBB_ERR_MEMORY. */
+EBB_NODISCARD enum ebb_status ebb__shapes_push(struct ebb_stream *stream);
 
 #endif

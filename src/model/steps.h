@@ -15,7 +15,8 @@
  *  3. If the planned iteration is known to consist of micro-batches (lives.h), so many of them are
  *     one step as it has.
  *
- * Where it errs: steps whose batch or sequence is shorter than two thirds are not counted. Two
+ * Where it errs: steps whose batch or sequence is shorter than two thirds are not counted, unless
+ * they are planned by their shape. Two
  * networks that are trained in turn, and hold about the same, count twice. So do more than five
  * micro-batches that are not planned.
  *

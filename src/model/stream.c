@@ -257,7 +257,7 @@ static enum ebb_status follow(struct ebb_stream *stream, const struct ebb_event 
         stream->live_bytes += event->size_bytes;
         if (stream->live_bytes > stream->peak_bytes)
             stream->peak_bytes = stream->live_bytes;
-        if (ebb__shapes_push(stream, index) != EBB_OK)
+        if (ebb__shapes_push(stream) != EBB_OK)
             return EBB_ERR_MEMORY;
         return push_symbol(stream, EBB_SYMBOL_ALLOC, index, event->size_bytes, stream->live_bytes);
     case EBB_EVENT_FREE:

@@ -71,7 +71,7 @@ struct ebb_stream {
     EBB_VEC(struct ebb_stream_alloc) allocs;
     struct ebb_serials serials; /* of all allocated blocks: index into allocs */
     struct ebb_rolling *shapes; /* NULL: they are not followed */
-    uint64_t shape;             /* of the next allocation, as far as known */
+    uint64_t shape;             /* of the newest allocation, as far as known */
     size_t marks_from;          /* the symbol from which on marks follow each other */
     EBB_VEC(struct ebb_stretch) traced;
     EBB_VEC(struct ebb_stretch) planned;

@@ -30,7 +30,8 @@ struct ebb_watch_iteration {
     bool planned;           /* a plan was in force during all of it */
     bool traced;            /* accesses were traced during all of it */
     uint64_t first_serial;  /* serial of the first block allocated in it; 0: none */
-    uint32_t alloc_count;   /* blocks allocated in it */
+    uint32_t alloc_count;   /* blocks allocated in it, */
+    uint64_t alloc_bytes;   /* and their sizes: they differ if its template is a shape */
     uint32_t pattern;       /* number of its repetition: 0 for the first one seen, 1 for the next,
                                ... */
 };
@@ -80,6 +81,8 @@ bool ebb__watch_accumulates(const struct ebb_watch *watch);
 /* True if the iteration is one of several steps that recur in any order. The others are told as
  * gaps. */
 bool ebb__watch_recurs(const struct ebb_watch *watch);
+/* True if iterations are of one shape, and their sizes differ. */
+bool ebb__watch_varies(const struct ebb_watch *watch);
 /* True if the repetition was announced before it was complete, and has not been whole twice. */
 bool ebb__watch_is_early(const struct ebb_watch *watch);
 

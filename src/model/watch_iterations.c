@@ -85,8 +85,11 @@ enum ebb_status ebb__watch_record(struct ebb_watch *watch)
             made.demand_faults +=
                 event->kind == EBB_EVENT_ACCESS && (event->flags & EBB_EVENT_DEMAND);
             clocks += event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE;
-            if (event->kind == EBB_EVENT_ALLOC && made.alloc_count++ == 0)
+            if (event->kind != EBB_EVENT_ALLOC)
+                continue;
+            if (made.alloc_count++ == 0)
                 made.first_serial = event->block;
+            made.alloc_bytes += event->size_bytes;
         }
         watch->period_clock_events = clocks;
         if (window.last - window.first > watch->window_events)

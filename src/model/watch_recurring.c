@@ -336,6 +336,11 @@ bool ebb__watch_still_recurs(const struct ebb_watch *watch)
                KEPT_TROUGHS * watch->window_events;
 }
 
+bool ebb__watch_varies(const struct ebb_watch *watch)
+{
+    return watch->found && watch->template.kind == EBB_SYMBOL_SHAPE;
+}
+
 bool ebb__watch_recurs(const struct ebb_watch *watch)
 {
     return watch->recurring.in_force;

@@ -49,7 +49,8 @@ static void iteration_figures(const struct process *process, struct ebb_parent_r
     free(faults);
 }
 
-/* The swing of live bytes in the planned iterations that are kept, the median; 0: not known. */
+/* The swing of live bytes that tells a step: the median of the planned iterations that are kept. If
+ * their sizes differ, the shortest counts as a step, too. 0: not known. */
 static uint64_t planned_swing(const struct process *process)
 {
     const struct ebb_watch_iteration *iterations;
@@ -60,7 +61,9 @@ static uint64_t planned_swing(const struct process *process)
         if (iterations[i].planned)
             swings[taken++] = ebb__steps_swing(&process->stream.steps, iterations[i].start_ns,
                                                iterations[i].start_ns + iterations[i].duration_ns);
-    return ebb__median_u64(swings, taken);
+    uint64_t usual = ebb__median_u64(swings, taken); /* now they are in order */
+    uint64_t shortest = taken ? swings[0] + swings[0] / 2 : 0;
+    return ebb__watch_varies(process->stream.watch) && shortest < usual ? shortest : usual;
 }
 
 /* How many swings of live bytes a planned iteration has, if these are its micro-batches; else 1. */

@@ -104,6 +104,8 @@ struct learning {
     size_t attempted_at;      /* iterations known when one was looked at last, to plan it */
     uint64_t next_attempt_ns; /* do not try to plan before */
     size_t judged_at;         /* iterations known when what is between them was judged last */
+    uint64_t widest_bytes;    /* allocated in an iteration, at most, when it was planned */
+    size_t widened_at;        /* iterations known when that was compared last */
     int64_t reactive_from; /* the iteration that a policy without a script is known from, or -1 */
     uint64_t names_ns;     /* do not look for the names of lasting blocks before */
     uint64_t names_allocs; /* until so many allocations were made, names that hold may lack some */

@@ -99,6 +99,19 @@ static bool is_attempt_due(struct ebb_parent *parent, const struct process *proc
            (parent->options.record || ebb__lanes_known(parent, process->memory));
 }
 
+/* Bytes that an iteration of the newest repetition has allocated, at most. */
+static uint64_t widest_bytes(const struct process *process)
+{
+    const struct ebb_watch_iteration *iterations;
+    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
+    size_t newest = ebb__watch_pattern(process->stream.watch);
+    uint64_t widest = 0;
+    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
+        if (iterations[i].alloc_bytes > widest)
+            widest = iterations[i].alloc_bytes;
+    return widest;
+}
+
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
 {
     if (!is_attempt_due(parent, process))
@@ -128,6 +141,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
             process->learning.rest.from_ns = 0; /* that stretch is over */
+            process->learning.widest_bytes = widest_bytes(process);
             if (reactive) {
                 ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             } else {
@@ -268,6 +282,28 @@ static void follow_names(struct process *process)
     process->learning.names_ns = now + (64 * took_ns > pause_ns ? 64 * took_ns : pause_ns);
 }
 
+enum { WIDER_DIVISOR = 16 }; /* of its bytes: a longer step gets another plan */
+
+/* Steps are of one shape, and a longer one has come than all before. The plan is made anew, for as
+ * much memory as that one takes. What is observed is known already. */
+static void plan_wider(struct ebb_parent *parent, struct process *process)
+{
+    struct learning *learning = &process->learning;
+    size_t count = ebb__watch_iterations(process->stream.watch);
+    struct ebb_model model;
+    if (count == learning->widened_at || !learning->widest_bytes)
+        return;
+    learning->widened_at = count;
+    uint64_t widest = widest_bytes(process);
+    if (widest <= learning->widest_bytes + learning->widest_bytes / WIDER_DIVISOR ||
+        ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
+        return;
+    learning->widest_bytes = widest;
+    if (model.varies && ebb__parent_plan(parent, process, &model, 0))
+        ebb__leave_learn(process, &model);
+    ebb__model_fini(&model);
+}
+
 /* Watches an iteration that is planned, or followed without a plan. */
 static void look_on(struct ebb_parent *parent, struct process *process)
 {
@@ -287,6 +323,7 @@ static void look_on(struct ebb_parent *parent, struct process *process)
         follow_names(process);
         ebb__gaps_consider(parent, process);
         ebb__replan_consider(parent, process);
+        plan_wider(parent, process);
     }
     process->learning.held = ebb__watch_is_held(process->stream.watch);
 }

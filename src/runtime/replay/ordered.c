@@ -11,6 +11,8 @@
 
 #include "base/tuning.h"
 
+enum { EXACT_DIVISOR = 4 }; /* of the allocations that tell a position, such a part by their size */
+
 /* Number of the newest allocations that agree with the template, from `position` backwards.
  * *exact: those of them whose size tells it. */
 static uint32_t agreement(const struct replay *replay, const struct prepared_script *current,
@@ -66,7 +68,8 @@ static uint32_t find_position(const struct replay *replay, struct prepared_scrip
     for (; low < script->alloc_count && ebb__replay_event(current, allocs[low])->size_bytes == size;
          low++) {
         uint32_t exact;
-        if (agreement(replay, current, allocs[low], most, &exact) < most || 2 * exact < most)
+        if (agreement(replay, current, allocs[low], most, &exact) < most ||
+            EXACT_DIVISOR * exact < most)
             continue;
         if (goes_on(current, allocs[low], most))
             return allocs[low];

@@ -1,7 +1,7 @@
 /* Steps with other sizes than the script has.
  *
  * The last batch of an epoch is smaller, a sequence is longer. The blocks then come and go in the
- * same order, and the sizes of most have one ratio to those of the script. Its plan is as good for
+ * same order, and most sizes are those of the script times a ratio, or times its square. Its plan is as good for
  * such a step, so it is followed there, too. An evaluation also has other sizes, but it frees its
  * blocks at other places. Until enough allocations have agreed, the step is in doubt: it is
  * observed like a departure, and the script is left where the doubt began.
@@ -22,11 +22,17 @@ enum {
 #define LEAST_RATIO 0.03125
 #define MOST_RATIO 2.0 /* a plan is for a peak, so it helps little if all is much larger */
 
-static bool is_scaled(uint64_t from_bytes, uint64_t to_bytes, double ratio)
+static bool is_times(uint64_t from_bytes, uint64_t to_bytes, double factor)
 {
-    double exact = (double)from_bytes * ratio, off = (double)to_bytes - exact;
+    double exact = (double)from_bytes * factor, off = (double)to_bytes - exact;
     double most = exact / ROUNDED_DIVISOR + ROUNDED_BYTES;
     return off <= most && -off <= most;
+}
+
+/* What attention makes of a sequence grows with the square of its length. */
+static bool is_scaled(uint64_t from_bytes, uint64_t to_bytes, double ratio)
+{
+    return is_times(from_bytes, to_bytes, ratio) || is_times(from_bytes, to_bytes, ratio * ratio);
 }
 
 /* Does another script have such an allocation? Then it may be the one that is followed now. */
