@@ -194,8 +194,8 @@ static void what_varies_in_order_does_not_recur(void **state)
     close_stage(stage);
 }
 
-/* The letter `index` of a word over 0, 1, 2 in which nothing follows itself, however long: the ones
- * between the zeros of the Thue-Morse sequence. */
+/* The letter `index` of a word over 0, 1, 2 in which nothing follows itself, however long. It is
+ * the number of ones between zeros of the Thue-Morse sequence. */
 static unsigned square_free(unsigned index)
 {
     unsigned zeros = 0, ones = 0;

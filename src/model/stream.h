@@ -3,8 +3,8 @@
  * program); windows.h divides it into iterations.
  *
  * Symbols are of four kinds: sizes of allocations; blocks and kinds of accesses (for programs that
- * allocate once); explicit iteration marks; and shapes of allocations (shapes.h), numbered as their
- * sizes are. A repetition is identified by the hash of one
+ * allocate once); explicit iteration marks; and shapes (shapes.h). Shapes have the numbers of the
+ * sizes. A repetition is identified by the hash of one
  * period of symbols. So its iterations are found anywhere: before it was recognised, and after an
  * interruption. Not thread-safe. */
 #ifndef EBB_MODEL_STREAM_H

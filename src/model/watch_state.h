@@ -128,7 +128,8 @@ struct ebb_watch_phrase {
 };
 
 /* Call at each ALLOC. True if nothing repeats, and the step that has just ended has come before, or
- * one of its shape. It is *phrase then. O(1), but at each trough of the live bytes O(troughs kept, squared). */
+ * one of its shape. It is *phrase then. O(1), but at each trough of the live bytes O(troughs kept,
+ * squared). */
 bool ebb__watch_recurring(struct ebb_watch *watch, struct ebb_watch_phrase *phrase);
 /* What identifies the phrase, once it is taken. */
 struct ebb_template ebb__watch_phrase_template(const struct ebb_watch_phrase *phrase);

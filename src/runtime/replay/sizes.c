@@ -1,10 +1,10 @@
 /* Steps with other sizes than the script has.
  *
  * The last batch of an epoch is smaller, a sequence is longer. The blocks then come and go in the
- * same order, and most sizes are those of the script times a ratio, or times its square. Its plan is as good for
- * such a step, so it is followed there, too. An evaluation also has other sizes, but it frees its
- * blocks at other places. Until enough allocations have agreed, the step is in doubt: it is
- * observed like a departure, and the script is left where the doubt began.
+ * same order, and most sizes are those of the script times a ratio, or times its square. The plan
+ * is as good for such a step, so it is followed there, too. An evaluation also has other sizes, but
+ * it frees its blocks at other places. Until enough allocations have agreed, the step is in doubt:
+ * it is observed like a departure. If it is none, the script is left where the doubt began.
  *
  * Scripts of steps that always differ (EBB_SCRIPT_BY_SHAPE) have events of any size. */
 #include "runtime/replay/matcher.h"
