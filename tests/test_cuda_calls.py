@@ -115,6 +115,7 @@ HEARD = {
         begin 0 graph stream 2 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
         begin 0 graph stream 2 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw b4+0:0:rw
         synchronized 0 0 all
+        free 0 b4 stream -1
         begin 0 graph stream 1 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
         synchronized 0 0 all""",
     "addresses": """

@@ -127,7 +127,7 @@ def evicted_bytes(path):
 class Schedules(unittest.TestCase):
     """Each program, on each backing, under many schedules. {seed} in a command is the seed."""
 
-    def same(self, command, backings=None, seeds=SEEDS, **variables):
+    def same(self, command, backings=None, seeds=SEEDS, moves=True, **variables):
         plain = run([word.format(seed=1) for word in command], LD_LIBRARY_PATH=FAKE)
         self.assertEqual((0, ""), (plain.returncode, plain.stderr))
         if command[0] == "cuda_train":  # it need not compute twice what is compared here
@@ -135,10 +135,10 @@ class Schedules(unittest.TestCase):
             command = [*command, "--no-serial"]
         for backing in BACKINGS if backings is None else backings:
             with self.subTest(command=shlex.join(command), backing=backing, **variables):
-                self.many(command, plain.stdout, seeds,
+                self.many(command, plain.stdout, seeds, moves,
                           {"EBB_ALONE_BACKING": backing, **variables})
 
-    def many(self, command, expected, seeds, variables):
+    def many(self, command, expected, seeds, moves, variables):
         before = children_s()
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report")
@@ -147,7 +147,8 @@ class Schedules(unittest.TestCase):
             if found:
                 self.fail("\n" + "\n".join(found[:MOST_SHOWN]))
             out, over = evicted_bytes(report)
-        self.assertEqual(variables["EBB_ALONE_BACKING"] != "native", out > 0, "evictions")
+        self.assertEqual(moves and variables["EBB_ALONE_BACKING"] != "native", out > 0,
+                         "evictions")
         self.assertEqual(0, over)
         settings = [f"{name}={value}" for name, value in variables.items()]
         print(f"{seeds} schedules passed, {1000 * (children_s() - before) / seeds:.0f} ms of a CPU "
@@ -187,6 +188,18 @@ class Schedules(unittest.TestCase):
     def test_fork(self):
         self.same(["cuda_fork", ROOM])
 
+    def test_graphs(self):
+        """What a capture forbids is refused as by the driver alone. Small blocks do not move."""
+        self.same(["cuda_graphs"], moves=False)
+
+    def test_freed_blocks_of_graphs(self):
+        """A graph never writes to a block that came after those that it uses."""
+        for options, moves in [["--words=2000"], False], [["--words=400000"], True]:
+            for backing in BACKINGS:
+                with self.subTest(options=options, backing=backing):
+                    self.many(["cuda_captured", *options], "", 1 + SEEDS // 20, moves,
+                              {"EBB_ALONE_BACKING": backing, **budget(20)})
+
     def test_kernels_that_name_nothing(self):
         """A block that is in use does not move, although nobody names it."""
         for options in [], ["--graph"]:
@@ -219,6 +232,13 @@ class Whole(unittest.TestCase):
         self.assertGreater(report["prefetched_to_host_bytes"], 0)
         self.assertEqual((0, 0, 0), (report["violations"], report["faults"],
                                      report["remote_accesses"]))
+
+    def test_pytorch_is_refused(self):
+        """Without its caching allocator PyTorch allocates in captures. It is told why it fails."""
+        done = through(["cuda_graphs"], PYTORCH_NO_CUDA_MEMORY_CACHING=1)
+        self.assertEqual((0, ""), (done.returncode, done.stdout))
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertIn("ebb run --no-env", done.stderr)
 
     def test_a_device_that_cannot(self):
         """One line, and the program runs as without the library."""

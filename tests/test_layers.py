@@ -284,12 +284,15 @@ ORDER = {
         "real",
         "attach",
         "engines",
-        "state streams",
+        "captures state",
         "job",
+        "unions",
+        "kept",
         "params payload",
         "addresses contexts copies exclusions hooks launches look_up marks memory modules "
         "second_door sets translate",
         "graphs",
+        "streams",
     ],
     "cli": [
         "environment interrupt lab output place progress store_dir",

@@ -2,6 +2,7 @@
  * reference. It ends when the program resets the context, or releases its own last reference. */
 #include "door.h"
 #include "engines.h"
+#include "kept.h"
 #include "params.h"
 
 /* A context of the program's own has no engine. A primary one is not destroyed this way. */
@@ -27,6 +28,7 @@ CUresult ebb__door_release(__typeof__(cuDevicePrimaryCtxRelease) *next, CUstream
     (void)stream;
     if (ebb__engines_released(a)) {
         ebb__params_forget();
+        ebb__kept_forget(a);
         ebb__engines_drop(a, true);
     }
     return next(a);
@@ -36,6 +38,7 @@ CUresult ebb__door_reset(__typeof__(cuDevicePrimaryCtxReset) *next, CUstream str
 {
     (void)stream;
     ebb__params_forget();
+    ebb__kept_forget(a);
     ebb__engines_drop(a, false); /* the reset ends all references */
     return next(a);
 }

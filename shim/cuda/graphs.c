@@ -1,109 +1,19 @@
 /* Graphs. A launch of a graph uses what its nodes use. That union is made when the graph is
  * instantiated or updated as a whole. An update of one node adds to the union.
  * What a node no longer uses stays in it until the whole graph is updated: that costs memory, never
- * correctness. The bodies of conditional nodes are not seen.
- *
- * A union is a counted, immutable array. The lock below is held to find it, never during a call. */
-#include "door.h"
+ * correctness. The bodies of conditional nodes are not seen. */
+#include "graphs.h"
+
 #include "job.h"
+#include "kept.h"
 #include "params.h"
 #include "payload.h"
+#include "unions.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEEPEST 32 /* graphs in graphs; more are left out */
-
-struct node_set {
-    unsigned references; /* under the lock */
-    uint32_t owners;
-    uint64_t name; /* made of the names of its kernels */
-    size_t count;
-    struct ebb_cuda_use uses[];
-};
-
-struct exec {
-    CUgraphExec handle;
-    struct node_set *set;
-    struct exec *next;
-};
-
-#define BUCKETS 256u
-static struct exec *execs[BUCKETS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-__attribute__((constructor)) static void start(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static struct exec **find(CUgraphExec handle)
-{
-    struct exec **at = &execs[((uintptr_t)handle * 0x9e3779b97f4a7c15u) >> 56];
-    while (*at && (*at)->handle != handle)
-        at = &(*at)->next;
-    return at;
-}
-
-static struct node_set *hold(CUgraphExec handle)
-{
-    pthread_mutex_lock(&lock);
-    struct exec *exec = *find(handle);
-    struct node_set *set = exec ? exec->set : NULL;
-    if (set)
-        set->references++;
-    pthread_mutex_unlock(&lock);
-    return set;
-}
-
-static void let_go(struct node_set *set)
-{
-    pthread_mutex_lock(&lock);
-    bool is_last = set && --set->references == 0;
-    pthread_mutex_unlock(&lock);
-    if (is_last)
-        free(set);
-}
-
-/* Replaces the union of an executable graph by `set`, which it takes over; NULL: forgets it. */
-static void replace(CUgraphExec handle, struct node_set *set)
-{
-    struct exec *spare = set ? malloc(sizeof *spare) : NULL;
-    struct node_set *before = NULL;
-    pthread_mutex_lock(&lock);
-    struct exec **at = find(handle);
-    if (*at) {
-        before = (*at)->set;
-        (*at)->set = set;
-        if (!set) {
-            struct exec *gone = *at;
-            *at = gone->next;
-            free(gone);
-        }
-    } else if (spare) {
-        *spare = (struct exec){handle, set, NULL};
-        *at = spare;
-        spare = NULL;
-        set = NULL;
-    }
-    bool is_lost = *at == NULL && set; /* no memory for a new entry */
-    pthread_mutex_unlock(&lock);
-    free(spare);
-    if (is_lost)
-        free(set);
-    let_go(before);
-}
 
 /* ---- the nodes ------------------------------------------------------------------------------- */
 
@@ -162,68 +72,49 @@ static void use_graph(struct door_job *job, CUgraph graph, uint64_t *name, int d
 
 /* ---- unions ---------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+/* What the former union alone had named may go. */
+static void replace(uintptr_t key, struct door_union *set)
 {
-    const struct ebb_cuda_use *x = a, *y = b;
-    if (x->address != y->address)
-        return x->address < y->address ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+    ebb__unions_replace(key, set);
+    ebb__kept_sweep();
 }
 
-/* Equal operands become one. */
-static size_t unite(struct ebb_cuda_use *uses, size_t count)
-{
-    size_t kept = 0;
-    if (count)
-        qsort(uses, count, sizeof *uses, compare);
-    for (size_t i = 0; i < count; i++)
-        if (kept && compare(&uses[kept - 1], &uses[i]) == 0)
-            uses[kept - 1].access |= uses[i].access;
-        else
-            uses[kept++] = uses[i];
-    return kept;
-}
-
-/* The union of `before`, which may be NULL, and of a job's uses. Ends the job. NULL: no memory. */
-static struct node_set *make_set(const struct node_set *before, struct door_job *job, uint64_t name)
-{
-    size_t old = before ? before->count : 0;
-    struct node_set *set = malloc(sizeof *set + (old + job->count) * sizeof set->uses[0]);
-    if (set) {
-        set->references = 1;
-        set->name = before ? before->name : name;
-        set->owners = job->owners | (before ? before->owners : 0);
-        if (old)
-            memcpy(set->uses, before->uses, old * sizeof set->uses[0]);
-        if (job->count)
-            memcpy(set->uses + old, job->uses, job->count * sizeof set->uses[0]);
-        set->count = unite(set->uses, old + job->count);
-    }
-    ebb__job_end(job, CUDA_SUCCESS);
-    return set;
-}
-
+/* Also keeps what the capture of `graph` keeps. */
 static void know(CUgraphExec handle, CUgraph graph)
 {
     struct door_job job;
     uint64_t name = 0xcbf29ce484222325u;
+    struct door_union *captured = ebb__unions_hold(ebb__unions_key(graph));
     ebb__job_init(&job);
     use_graph(&job, graph, &name, 0);
-    replace(handle, make_set(NULL, &job, name));
+    replace(ebb__unions_exec_key(handle), ebb__unions_make(NULL, captured, &job, name, NULL, 0));
+    ebb__unions_let_go(captured);
+}
+
+void ebb__graphs_captured(CUgraph graph, const CUdeviceptr *blocks, size_t count)
+{
+    struct door_job job;
+    uint64_t name = 0;
+    struct door_union *before = ebb__unions_hold(ebb__unions_key(graph));
+    ebb__job_init(&job);
+    use_graph(&job, graph, &name, 0);
+    ebb__unions_replace(ebb__unions_key(graph),
+                        ebb__unions_make(NULL, before, &job, name, blocks, count));
+    ebb__unions_let_go(before);
 }
 
 /* Adds a job's uses to the union. */
 static void add(CUgraphExec handle, struct door_job *job)
 {
-    struct node_set *before = hold(handle);
-    replace(handle, make_set(before, job, 0));
-    let_go(before);
+    struct door_union *before = ebb__unions_hold(ebb__unions_exec_key(handle));
+    replace(ebb__unions_exec_key(handle), ebb__unions_make(before, NULL, job, 0, NULL, 0));
+    ebb__unions_let_go(before);
 }
 
 CUresult ebb__door_launch_graph(__typeof__(cuGraphLaunch) *next, CUstream stream, CUgraphExec a,
                                 CUstream b)
 {
-    struct node_set *set = hold(a);
+    struct door_union *set = ebb__unions_hold(ebb__unions_exec_key(a));
     struct door_job job;
     ebb__job_init(&job);
     if (set) {
@@ -234,8 +125,7 @@ CUresult ebb__door_launch_graph(__typeof__(cuGraphLaunch) *next, CUstream stream
     }
     ebb__job_begin(&job, EBB_CUDA_GRAPH, ebb__job_stream(stream, b), false, set ? set->name : 0);
     CUresult result = ebb__job_end(&job, next(a, b));
-    if (set)
-        let_go(set);
+    ebb__unions_let_go(set);
     return result;
 }
 
@@ -276,7 +166,15 @@ CUresult ebb__door_exec_destroy(__typeof__(cuGraphExecDestroy) *next, CUstream s
                                 CUgraphExec a)
 {
     (void)stream;
-    replace(a, NULL); /* before the call: afterwards another graph may have this handle */
+    /* Before the call: afterwards another graph may have this handle. */
+    replace(ebb__unions_exec_key(a), NULL);
+    return next(a);
+}
+
+CUresult ebb__door_graph_destroy(__typeof__(cuGraphDestroy) *next, CUstream stream, CUgraph a)
+{
+    (void)stream;
+    replace(ebb__unions_key(a), NULL);
     return next(a);
 }
 

@@ -75,7 +75,7 @@ static inline CUstream ebb__job_stream(CUstream meant, CUstream given)
     return given ? given : meant;
 }
 
-/* streams.c: the stream is capturing. Asks the driver only while any capture is in progress. */
+/* captures.c: the stream is capturing. Asks the driver only while any capture is in progress. */
 bool ebb__stream_is_captured(CUstream stream);
 
 #endif

@@ -1,16 +1,50 @@
 /* Allocations. Those in a device's primary context are the engine's. README.md lists what remains
  * the driver's. */
+#include "attach.h"
+#include "captures.h"
 #include "door.h"
 #include "engines.h"
 #include "job.h"
+#include "kept.h"
+
+#include <stdlib.h>
 
 #define PITCH_BYTES 512 /* as the driver's own pitches on all devices of the last ten years */
+
+/* PyTorch without its caching allocator asks the driver during captures, and is refused. */
+static void tell_refusal(void)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") && !atomic_flag_test_and_set(&told))
+        ebb__attach_warn(NULL, "the program allocates while it captures a CUDA graph, which the "
+                               "driver refuses: PyTorch can with its own allocator "
+                               "(ebb run --no-env)");
+}
+
+/* During a capture the driver refuses to allocate, and the capture is void. Only the driver can do
+ * that, so it gets the call. True: it has refused. */
+static bool is_refused(__typeof__(cuMemAlloc_v2) *next, size_t bytes, CUresult *result)
+{
+    CUdeviceptr unwanted;
+    if (!ebb__captures_forbid())
+        return false;
+    *result = next(&unwanted, bytes);
+    if (*result != CUDA_SUCCESS)
+        tell_refusal();
+    else
+        ebb__real.cuMemFree_v2(unwanted);
+    return *result != CUDA_SUCCESS;
+}
 
 CUresult ebb__door_alloc(__typeof__(cuMemAlloc_v2) *next, CUstream stream, CUdeviceptr *a, size_t b)
 {
     (void)stream;
     struct ebb_cuda *engine = a && b ? ebb__engines_here() : NULL;
-    return engine ? ebb__engines_alloc(engine, b, EBB_CUDA_NO_STREAM, a) : next(a, b);
+    CUresult result;
+    if (!engine)
+        return next(a, b);
+    return is_refused(next, b, &result) ? result
+                                        : ebb__kept_alloc(engine, b, EBB_CUDA_NO_STREAM, a);
 }
 
 CUresult ebb__door_alloc_pitch(__typeof__(cuMemAllocPitch_v2) *next, CUstream stream,
@@ -23,7 +57,10 @@ CUresult ebb__door_alloc_pitch(__typeof__(cuMemAllocPitch_v2) *next, CUstream st
         is_valid && !__builtin_mul_overflow(pitch, d, &bytes) ? ebb__engines_here() : NULL;
     if (!engine)
         return next(a, b, c, d, e);
-    CUresult result = ebb__engines_alloc(engine, bytes, EBB_CUDA_NO_STREAM, a);
+    CUresult result;
+    if (is_refused(ebb__real.cuMemAlloc_v2, bytes, &result))
+        return result;
+    result = ebb__kept_alloc(engine, bytes, EBB_CUDA_NO_STREAM, a);
     if (result == CUDA_SUCCESS)
         *b = pitch;
     return result;
@@ -36,7 +73,7 @@ CUresult ebb__door_alloc_async(__typeof__(cuMemAllocAsync) *next, CUstream strea
     struct ebb_cuda *engine = NULL;
     if (a && b && !ebb__stream_is_captured(on) && !ebb__engines_pool_is_foreign())
         engine = ebb__engines_here();
-    return engine ? ebb__engines_alloc(engine, b, on, a) : next(a, b, c);
+    return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c);
 }
 
 CUresult ebb__door_alloc_from_pool(__typeof__(cuMemAllocFromPoolAsync) *next, CUstream stream,
@@ -46,21 +83,16 @@ CUresult ebb__door_alloc_from_pool(__typeof__(cuMemAllocFromPoolAsync) *next, CU
     struct ebb_cuda *engine = NULL;
     if (a && b && !ebb__stream_is_captured(on))
         engine = ebb__engines_of_pool(c);
-    return engine ? ebb__engines_alloc(engine, b, on, a) : next(a, b, c, d);
+    return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c, d);
 }
 
-static CUresult free_block(int owner, CUdeviceptr address, CUstream stream)
-{
-    struct ebb_cuda *engine = ebb__engines_at(owner);
-    return engine && ebb__cuda_free(engine, address, stream) ? CUDA_SUCCESS
-                                                             : CUDA_ERROR_INVALID_VALUE;
-}
-
+/* During a capture the driver refuses this as well. The library does not: PyTorch frees tensors at
+ * any time. The block stays instead (kept.h). */
 CUresult ebb__door_free(__typeof__(cuMemFree_v2) *next, CUstream stream, CUdeviceptr a)
 {
     (void)stream;
     int owner = ebb__engines_owner(a);
-    return owner >= 0 ? free_block(owner, a, EBB_CUDA_NO_STREAM) : next(a);
+    return owner >= 0 ? ebb__kept_free(owner, a, EBB_CUDA_NO_STREAM) : next(a);
 }
 
 CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream, CUdeviceptr a,
@@ -68,7 +100,7 @@ CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream,
 {
     CUstream on = ebb__job_stream(stream, b);
     int owner = ebb__engines_owner(a);
-    return owner >= 0 && !ebb__stream_is_captured(on) ? free_block(owner, a, on) : next(a, b);
+    return owner >= 0 && !ebb__stream_is_captured(on) ? ebb__kept_free(owner, a, on) : next(a, b);
 }
 
 CUresult ebb__door_memory_info(__typeof__(cuMemGetInfo_v2) *next, CUstream stream, size_t *a,

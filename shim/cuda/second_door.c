@@ -6,6 +6,7 @@
  * PyTorch then has no statistics of its own and no private pools, so it cannot capture graphs. */
 #include "door.h"
 #include "engines.h"
+#include "kept.h"
 
 #include <sys/types.h>
 
@@ -23,8 +24,8 @@ __attribute__((visibility("default"))) void *ebb_malloc(ssize_t bytes, int devic
         return NULL;
     if (ebb__door_enter()) {
         struct ebb_cuda *engine = ebb__engines_here();
-        result = engine ? ebb__engines_alloc(engine, (size_t)bytes,
-                                             stream ? stream : CU_STREAM_LEGACY, &address)
+        result = engine ? ebb__kept_alloc(engine, (size_t)bytes, stream ? stream : CU_STREAM_LEGACY,
+                                          &address)
                         : ebb__real.cuMemAlloc_v2(&address, (size_t)bytes);
         ebb__door_leave();
     } else {
@@ -41,7 +42,7 @@ __attribute__((visibility("default"))) void ebb_free(void *pointer, ssize_t byte
     int owner = inside ? ebb__engines_owner(address) : -1;
     (void)bytes, (void)device;
     if (owner >= 0)
-        ebb__cuda_free(ebb__engines_at(owner), address, stream ? stream : CU_STREAM_LEGACY);
+        (void)ebb__kept_free(owner, address, stream ? stream : CU_STREAM_LEGACY);
     else if (pointer)
         ebb__real.cuMemFree_v2(address);
     if (inside)

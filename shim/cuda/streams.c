@@ -1,57 +1,46 @@
 /* Streams and captures. */
+#include "captures.h"
 #include "door.h"
 #include "engines.h"
+#include "graphs.h"
 #include "job.h"
+#include "kept.h"
 
-/* Captures in progress. While there are none, no launch asks whether its stream is capturing. */
-static atomic_uint captures;
+#include <stdlib.h>
 
-static CUstreamCaptureStatus status_of(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (ebb__real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)
-        return CU_STREAM_CAPTURE_STATUS_NONE; /* the legacy stream beside a capture */
-    return status;
-}
+/* ---- captures -------------------------------------------------------------------------------- */
 
-bool ebb__stream_is_captured(CUstream stream)
-{
-    return __builtin_expect(atomic_load_explicit(&captures, memory_order_relaxed) > 0, 0) &&
-           stream != EBB_CUDA_NO_STREAM && status_of(stream) == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-}
-
-/* It counts before the real call, so that no thread misses the capture's first work. */
 CUresult ebb__door_capture(__typeof__(cuStreamBeginCapture) *next, CUstream stream, CUstream a)
 {
-    (void)stream;
-    atomic_fetch_add(&captures, 1);
-    CUresult result = next(a);
-    if (result != CUDA_SUCCESS)
-        atomic_fetch_sub(&captures, 1);
-    return result;
+    ebb__captures_enter();
+    return ebb__captures_begin(next(a), ebb__job_stream(stream, a), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 CUresult ebb__door_capture_2(__typeof__(cuStreamBeginCapture_v2) *next, CUstream stream, CUstream a,
                              CUstreamCaptureMode b)
 {
-    (void)stream;
-    atomic_fetch_add(&captures, 1);
-    CUresult result = next(a, b);
-    if (result != CUDA_SUCCESS)
-        atomic_fetch_sub(&captures, 1);
-    return result;
+    ebb__captures_enter();
+    return ebb__captures_begin(next(a, b), ebb__job_stream(stream, a), b);
 }
 
 CUresult ebb__door_capture_to_graph(__typeof__(cuStreamBeginCaptureToGraph) *next, CUstream stream,
                                     CUstream a, CUgraph b, const CUgraphNode *c,
                                     const CUgraphEdgeData *d, size_t e, CUstreamCaptureMode f)
 {
-    (void)stream;
-    atomic_fetch_add(&captures, 1);
-    CUresult result = next(a, b, c, d, e, f);
-    if (result != CUDA_SUCCESS)
-        atomic_fetch_sub(&captures, 1);
-    return result;
+    ebb__captures_enter();
+    return ebb__captures_begin(next(a, b, c, d, e, f), ebb__job_stream(stream, a), f);
+}
+
+/* The graph keeps the blocks that were allocated or freed during its capture. */
+static void end_capture(CUstream stream, CUgraph graph)
+{
+    size_t count = 0;
+    CUdeviceptr *blocks = graph ? ebb__captures_blocks(&count) : NULL;
+    if (graph)
+        ebb__graphs_captured(graph, blocks, count);
+    free(blocks);
+    ebb__captures_end(stream);
+    ebb__kept_sweep();
 }
 
 /* A capture that was invalidated ends with an error. So what counts is the stream's state before
@@ -60,10 +49,21 @@ CUresult ebb__door_end_capture(__typeof__(cuStreamEndCapture) *next, CUstream st
                                CUgraph *b)
 {
     CUstream on = ebb__job_stream(stream, a);
-    bool was = status_of(on) != CU_STREAM_CAPTURE_STATUS_NONE;
+    bool was = ebb__captures_has(on);
     CUresult result = next(a, b);
-    if (was && status_of(on) == CU_STREAM_CAPTURE_STATUS_NONE)
-        atomic_fetch_sub(&captures, 1);
+    if (was && !ebb__captures_has(on))
+        end_capture(on, result == CUDA_SUCCESS && b ? *b : NULL);
+    return result;
+}
+
+CUresult ebb__door_exchange_mode(__typeof__(cuThreadExchangeStreamCaptureMode) *next,
+                                 CUstream stream, CUstreamCaptureMode *a)
+{
+    (void)stream;
+    CUstreamCaptureMode given = a ? *a : CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUresult result = next(a);
+    if (result == CUDA_SUCCESS)
+        ebb__captures_exchange(given);
     return result;
 }
 
@@ -71,7 +71,7 @@ CUresult ebb__door_end_capture(__typeof__(cuStreamEndCapture) *next, CUstream st
 CUresult ebb__door_stream_destroy(__typeof__(cuStreamDestroy) *next, CUstream stream, CUstream a)
 {
     (void)stream;
-    bool was = atomic_load(&captures) > 0 && status_of(a) != CU_STREAM_CAPTURE_STATUS_NONE;
+    bool was = ebb__captures_has(a);
     for (int i = 0; i < EBB_DOOR_DEVICES; i++) {
         struct ebb_cuda *engine = ebb__engines_at(i);
         if (engine)
@@ -79,7 +79,7 @@ CUresult ebb__door_stream_destroy(__typeof__(cuStreamDestroy) *next, CUstream st
     }
     CUresult result = next(a);
     if (was && result == CUDA_SUCCESS)
-        atomic_fetch_sub(&captures, 1);
+        end_capture(a, NULL);
     return result;
 }
 

@@ -320,6 +320,7 @@ static void graphs(void)
     launch.kernelParams = others;
     MUST(cuGraphExecKernelNodeSetParams_v2(exec, kernel, &launch));
     MUST(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    MUST(cuMemFree_v2(d)); /* it stays until no graph uses it */
     MUST(cuCtxSynchronize());
     CUgraphExecUpdateResultInfo info;
     MUST(cuGraphExecUpdate_v2(exec, graph, &info)); /* as it was at first */
