@@ -16,6 +16,7 @@ import launching
 from launching import BIN, SOURCE, compile_c
 from test_cuda_door import DOOR, run, standin
 
+ALONE = os.path.join(BIN, "libebb_cuda_alone.so")
 FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakecuda", "libfakecuda.so")
 
 HEARD = {
@@ -122,6 +123,9 @@ HEARD = {
         alloc 0 5000 stream -1 -> 1""",
     "exclusions": """
         alloc 0 5000 stream -1 -> 1""",
+    "placement": """
+        alloc 0 5000 stream -1 -> 1
+        synchronized 0 0 all""",
     "payload": """
         alloc 0 131072 stream -1 -> 1
         alloc 0 4096 stream -1 -> 2
@@ -235,6 +239,18 @@ class Calls(unittest.TestCase):
     def test_exclusions(self):
         self.assertEqual("ebb: the program shares device memory with another process or device: "
                          "not possible with blocks that Ebb moves\n", self.check("exclusions").stderr)
+
+    def test_placement(self):
+        self.check("placement")
+
+    def test_each_backing(self):
+        """With the real engine: a block is plain device memory, however it is made."""
+        for backing in "managed", "vmm-host", "vmm-trusting", "native":
+            for group in "exclusions", "placement":
+                with self.subTest(backing=backing, group=group):
+                    done = run([calls(), group], LD_PRELOAD=ALONE, EBB_CUDA_DRIVER=FAKE,
+                               EBB_ALONE_BACKING=backing, FAKECUDA_DEVICES="2")
+                    self.assertEqual((0, "over\n"), (done.returncode, done.stdout), done.stderr)
 
     def test_payload(self):
         self.check("payload")

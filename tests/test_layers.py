@@ -290,7 +290,7 @@ ORDER = {
         "kept",
         "params payload",
         "addresses contexts copies exclusions hooks launches look_up marks memory modules "
-        "second_door sets translate",
+        "placement second_door sets translate",
         "graphs",
         "streams",
     ],

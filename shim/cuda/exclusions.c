@@ -36,6 +36,16 @@ CUresult ebb__door_range_handle(__typeof__(cuMemGetHandleForAddressRange) *next,
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* The driver refuses this for memory that was not mapped by handle. Blocks may be mapped so, but to
+ * the program they are not. */
+CUresult ebb__door_retain_handle(__typeof__(cuMemRetainAllocationHandle) *next, CUstream stream,
+                                 CUmemGenericAllocationHandle *a, void *b)
+{
+    (void)stream;
+    return ebb__engines_owner((CUdeviceptr)(uintptr_t)b) < 0 ? next(a, b)
+                                                             : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult ebb__door_can_access_peer(__typeof__(cuDeviceCanAccessPeer) *next, CUstream stream, int *a,
                                    CUdevice b, CUdevice c)
 {

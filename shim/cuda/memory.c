@@ -133,33 +133,3 @@ CUresult ebb__door_set_pool(__typeof__(cuMemSetMemPool) *next, CUstream stream, 
         ebb__engines_set_pool(a->id, c);
     return result;
 }
-
-/* The program may not move blocks itself. The driver refuses this for memory that is not managed,
- * and to the program, blocks are not. */
-CUresult ebb__door_advise(__typeof__(cuMemAdvise) *next, CUstream stream, CUdeviceptr a, size_t b,
-                          CUmem_advise c, CUdevice d)
-{
-    (void)stream;
-    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d);
-}
-
-CUresult ebb__door_advise_at(__typeof__(cuMemAdvise_v2) *next, CUstream stream, CUdeviceptr a,
-                             size_t b, CUmem_advise c, CUmemLocation d)
-{
-    (void)stream;
-    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d);
-}
-
-CUresult ebb__door_prefetch(__typeof__(cuMemPrefetchAsync) *next, CUstream stream, CUdeviceptr a,
-                            size_t b, CUdevice c, CUstream d)
-{
-    (void)stream;
-    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d);
-}
-
-CUresult ebb__door_prefetch_to(__typeof__(cuMemPrefetchAsync_v2) *next, CUstream stream,
-                               CUdeviceptr a, size_t b, CUmemLocation c, unsigned d, CUstream e)
-{
-    (void)stream;
-    return ebb__engines_owner(a) >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c, d, e);
-}

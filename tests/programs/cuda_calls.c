@@ -378,6 +378,42 @@ static void exclusions(void)
     MUST(cuDeviceCanAccessPeer(&can, 0, 1));
     TRUE(can == 0);
     GIVES(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess(context, 0));
+    CUmemGenericAllocationHandle kept;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemRetainAllocationHandle(&kept, (void *)(size_t)a));
+}
+
+/* What only managed memory can. Once with a block, once with memory that is managed. */
+static void placement(void)
+{
+    CUdeviceptr a = block(5000), native;
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    MUST(cuMemAllocManaged(&native, 4096, 1));
+    for (int i = 0; i < 2; i++) {
+        CUresult expected = i ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        CUdeviceptr both[] = {native, i ? native : a};
+        size_t sizes[] = {4096, 4096}, bytes = 4, first = 0;
+        CUstream t = CU_STREAM_PER_THREAD;
+        int value = 0;
+        void *to = &value;
+        CUmem_range_attribute which = CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY;
+        GIVES(expected, cuMemAdvise(both[1], 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+        GIVES(expected, cuMemAdvise_v2(both[1], 4096, CU_MEM_ADVISE_UNSET_READ_MOSTLY, here));
+        GIVES(expected, cuMemPrefetchAsync(both[1], 4096, 0, t));
+        GIVES(expected, cuMemPrefetchAsync_ptsz(both[1], 4096, 0, 0));
+        GIVES(expected, cuMemPrefetchAsync_v2(both[1], 4096, here, 0, t));
+        GIVES(expected, cuMemPrefetchBatchAsync(both, sizes, 2, &here, &first, 1, 0, t));
+        GIVES(expected, cuMemPrefetchBatchAsync_ptsz(both, sizes, 2, &here, &first, 1, 0, t));
+        GIVES(expected, cuMemDiscardAndPrefetchBatchAsync(both, sizes, 2, &here, &first, 1, 0, t));
+        GIVES(expected,
+              cuMemDiscardAndPrefetchBatchAsync_ptsz(both, sizes, 2, &here, &first, 1, 0, t));
+        GIVES(expected, cuMemDiscardBatchAsync(both, sizes, 2, 0, t));
+        GIVES(expected, cuMemDiscardBatchAsync_ptsz(both, sizes, 2, 0, t));
+        GIVES(expected, cuStreamAttachMemAsync(t, both[1], 0, CU_MEM_ATTACH_GLOBAL));
+        GIVES(expected, cuStreamAttachMemAsync_ptsz(t, both[1], 0, CU_MEM_ATTACH_GLOBAL));
+        GIVES(expected, cuMemRangeGetAttribute(&value, 4, which, both[1], 4096));
+        GIVES(expected, cuMemRangeGetAttributes(&to, &bytes, &which, 1, both[1], 4096));
+    }
+    MUST(cuCtxSynchronize());
 }
 
 /* Tables of pointers: to b from a, to a itself, and not aligned. */
@@ -516,9 +552,9 @@ int main(int argc, char **argv)
         void (*function)(void);
     } groups[] = {{"memory", memory},       {"launches", launches},     {"copies", copies},
                   {"sets", sets},           {"streams", streams},       {"graphs", graphs},
-                  {"addresses", addresses}, {"exclusions", exclusions}, {"payload", payload},
-                  {"contexts", contexts},   {"devices", devices},       {"forked", forked},
-                  {"threads", threads}};
+                  {"addresses", addresses}, {"exclusions", exclusions}, {"placement", placement},
+                  {"payload", payload},     {"contexts", contexts},     {"devices", devices},
+                  {"forked", forked},       {"threads", threads}};
     if (argc == 2 && strcmp(argv[1], "forked_early") == 0) {
         forked_early();
         return 0;
