@@ -246,7 +246,7 @@ class Calls(unittest.TestCase):
     def test_each_backing(self):
         """With the real engine: a block is plain device memory, however it is made."""
         for backing in "managed", "vmm-host", "vmm-trusting", "native":
-            for group in "exclusions", "placement":
+            for group in "addresses", "exclusions", "placement":
                 with self.subTest(backing=backing, group=group):
                     done = run([calls(), group], LD_PRELOAD=ALONE, EBB_CUDA_DRIVER=FAKE,
                                EBB_ALONE_BACKING=backing, FAKECUDA_DEVICES="2")

@@ -45,6 +45,9 @@ CUresult ebb__door_address_range(__typeof__(cuMemGetAddressRange_v2) *next, CUst
 static bool answer(const struct block *block, CUpointer_attribute attribute, void *data)
 {
     switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        WRITE(CUcontext, ebb__engines_context(block->device)); /* mapped memory has none */
+        return true;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         WRITE(unsigned, CU_MEMORYTYPE_DEVICE);
         return true;

@@ -188,6 +188,11 @@ struct ebb_cuda *ebb__engines_at(CUdevice device)
                : NULL;
 }
 
+CUcontext ebb__engines_context(CUdevice device)
+{
+    return device >= 0 && device < EBB_DOOR_DEVICES ? atomic_load(&devices[device].context) : NULL;
+}
+
 int ebb__engines_owner(CUdeviceptr address)
 {
     int end = atomic_load_explicit(&device_end, memory_order_relaxed);

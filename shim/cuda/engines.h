@@ -29,6 +29,8 @@ extern atomic_int ebb__engines_only;
 struct ebb_cuda *ebb__engines_here(void);
 /* The engine of a device, or NULL: there is none so far. */
 struct ebb_cuda *ebb__engines_at(CUdevice device);
+/* The primary context of a device while it has an engine, else NULL. */
+CUcontext ebb__engines_context(CUdevice device);
 /* The device in whose address space `address` is, or -1. */
 int ebb__engines_owner(CUdeviceptr address);
 /* The device of the calling thread's context if its engine must hear of each kernel, also of one
