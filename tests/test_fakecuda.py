@@ -241,6 +241,23 @@ class Resolution(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
 
+class Scripts(unittest.TestCase):
+    def test_a_driver_without_a_device(self):
+        """bench/gpu/run.sh says so where the driver is installed, and builds nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ldconfig")  # the driver is installed for the whole system
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho libcuda.so.1\n")
+            os.chmod(path, 0o755)
+            done = subprocess.run(
+                [os.path.join(SOURCE, "bench/gpu/run.sh"), os.path.join(folder, "results")],
+                env={"PATH": f"{folder}:{os.environ['PATH']}", "LD_LIBRARY_PATH": FAKE,
+                     "FAKECUDA_NO_DEVICE": "1"},
+                timeout=60, capture_output=True, text=True, check=False)
+            self.assertEqual((77, "no GPU\n", ""), (done.returncode, done.stdout, done.stderr))
+            self.assertFalse(os.path.exists(os.path.join(folder, "results")))
+
+
 if __name__ == "__main__":
     if not os.path.exists(os.path.join(FAKE, "libfakecuda.so")):
         print("skipped: no fake driver was built")

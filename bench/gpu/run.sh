@@ -7,10 +7,17 @@ folder=${1:?usage: run.sh FOLDER [--quick] [--seconds S]}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$here/../../build/gpu-bin
-if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1' && [ ! -e /dev/nvidia0 ]; then
-    echo "no GPU"
-    exit 77
-fi
+# A driver may be installed where no device is.
+python3 - <<'END' || { echo "no GPU"; exit 77; }
+import ctypes, sys
+count = ctypes.c_int(0)
+try:
+    driver = ctypes.CDLL("libcuda.so.1")
+except OSError:
+    sys.exit(1)
+found = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+sys.exit(not found or count.value == 0)
+END
 "$bin/ebb" --version >/dev/null 2>&1 || "$here/build.sh" "$bin" || exit 1
 mkdir -p "$folder" || exit 2
 nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used --format=csv,noheader 2>&1
