@@ -48,11 +48,8 @@ static inline void device_obey(struct device *device, const struct cuda_action *
 
 static inline void device_feed(struct device *device, uint32_t block, const struct ebb_event *event)
 {
-    const struct cuda_event happened = {.kind = event->kind,
-                                        .access = event->access,
-                                        .block = block,
-                                        .serial = event->block,
-                                        .bytes = event->size_bytes};
+    const struct cuda_event happened = {
+        .kind = event->kind, .block = block, .serial = event->block, .bytes = event->size_bytes};
     const struct cuda_action *actions;
     if (event->kind == EBB_EVENT_ALLOC) {
         device->bytes[block] = event->size_bytes;

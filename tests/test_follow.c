@@ -507,41 +507,6 @@ static void next_uses_are_known(void **state)
     finish(run);
 }
 
-/* A copy is kept for what is read only, until it is written after all. */
-static void written_copies_are_not_kept(void **state)
-{
-    (void)state;
-    struct run *run = begin(50, false);
-    struct ebb_script *changed = malloc(run->script->bytes);
-    memcpy(changed, run->script, run->script->bytes);
-    struct ebb_script_absence *all =
-        (struct ebb_script_absence *)((char *)changed + changed->absences_offset);
-    for (uint32_t i = 0; i < changed->absence_count; i++)
-        all[i].keep_copy = 1;
-    free(run->script);
-    run->script = changed;
-    set_script(run);
-    unsigned kept[ENOUGH] = {0}, fetched[ENOUGH] = {0};
-    for (unsigned lap = 0; lap < ENOUGH; lap++) {
-        training_iterate(&run->training);
-        for (size_t i = run->played; i < run->training.count; i++) {
-            const struct ebb_event *event = &run->training.events[i];
-            const struct cuda_event happened = {event->kind, event->access, run->training.of[i],
-                                                event->block, event->size_bytes};
-            const struct cuda_action *actions;
-            size_t count = ebb__follow_step(run->device.follow, &happened, &actions);
-            for (size_t k = 0; k < count; k++) {
-                kept[lap] += actions[k].kind == CUDA_ACTION_PREFETCH && actions[k].keep_copy;
-                fetched[lap] += actions[k].kind == CUDA_ACTION_PREFETCH;
-            }
-        }
-        run->played = run->training.count;
-    }
-    assert_true(kept[ENOUGH - 1] < fetched[ENOUGH - 1]); /* weights are written */
-    assert_true(kept[ENOUGH - 1] > 0);                   /* outputs are not */
-    finish(run);
-}
-
 static void bad_scripts_are_refused(void **state)
 {
     (void)state;
@@ -574,9 +539,8 @@ static void any_events_are_survived(void **state)
         random = random * 6364136223846793005u + 1442695040888963407u;
         uint32_t choice = (uint32_t)(random >> 33);
         const struct ebb_event *event = &run->training.events[choice % run->training.count];
-        struct cuda_event happened = {event->kind, event->access,
-                                      run->training.of[choice % run->training.count], event->block,
-                                      event->size_bytes};
+        struct cuda_event happened = {event->kind, run->training.of[choice % run->training.count],
+                                      event->block, event->size_bytes};
         if (choice >> 20 & 1)
             happened.block = choice >> 8 & (TRAINING_BLOCKS - 1);
         if (i % 1000 == 0)
@@ -591,8 +555,8 @@ static void any_events_are_survived(void **state)
             for (size_t k = 0; k < choice % 64; k++) {
                 size_t at = (choice % 300 + k) % run->training.count;
                 const struct ebb_event *next = &run->training.events[at];
-                happened = (struct cuda_event){next->kind, next->access, run->training.of[at],
-                                               next->block, next->size_bytes};
+                happened = (struct cuda_event){next->kind, run->training.of[at], next->block,
+                                               next->size_bytes};
                 ebb__follow_step(run->device.follow, &happened, &actions);
             }
     }
@@ -673,7 +637,6 @@ int main(void)
         cmocka_unit_test(a_plan_replaces_another),
         cmocka_unit_test(next_uses_are_known),
         cmocka_unit_test(free_ranges_are_followed),
-        cmocka_unit_test(written_copies_are_not_kept),
         cmocka_unit_test(bad_scripts_are_refused),
         cmocka_unit_test(any_events_are_survived),
     };

@@ -84,7 +84,7 @@ static void note_alloc(struct ebb_cuda *engine, uint32_t block)
     struct ebb_event event;
     ebb__cuda_event(&event, entry, EBB_EVENT_ALLOC, 0);
     ebb__clock_event(engine->clock, &event);
-    ebb__cuda_step(engine, EBB_EVENT_ALLOC, 0, block);
+    ebb__cuda_step(engine, EBB_EVENT_ALLOC, block);
     ebb__cuda_note_plan(engine);
     ebb__take_ahead(engine);
 }
@@ -299,7 +299,7 @@ static void free_large(struct ebb_cuda *engine, uint32_t block, const struct cud
     ebb__clock_event(engine->clock, &event);
     free_units(engine, entry, before);
     entry->state = CUDA_BLOCK_FREE; /* no action may move it any more */
-    ebb__cuda_step(engine, EBB_EVENT_FREE, 0, block);
+    ebb__cuda_step(engine, EBB_EVENT_FREE, block);
     ebb__cuda_note_plan(engine);
     if (!entry->holds) /* else the last work that holds it gives it back */
         ebb__table_give(&engine->table, block);

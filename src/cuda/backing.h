@@ -40,7 +40,7 @@ struct ebb_cuda_backing_ops {
     /* The contents leave for host memory. Afterwards, an access that nobody announced is served
      * from there without taking device memory, unless the backing hides absent bytes. */
     CUresult (*evict)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
-                      bool is_clean, CUstream lane);
+                      CUstream lane);
     /* Takes host memory for the contents. The caller copies them to *to, and calls `evicted`. */
     CUresult (*evict_to)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                          CUdeviceptr *to);
@@ -49,7 +49,7 @@ struct ebb_cuda_backing_ops {
     CUresult (*evicted)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                         bool is_copied);
     CUresult (*fetch)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
-                      bool keep_copy, CUstream lane);
+                      CUstream lane);
     /* The contents are dead: the pages leave the device, without a copy where the driver can. */
     CUresult (*drop)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                      CUstream lane);
@@ -61,8 +61,6 @@ struct ebb_cuda_backing_ops {
     /* Returns pages that have left their addresses to the driver. NULL: they are not recycled. What
      * is recycled counts as held until then. */
     void (*trim)(struct ebb_cuda_backing *backing);
-    /* May a kept copy in host memory be reused without a transfer? */
-    bool has_clean_copies;
     /* Makes no driver call: all regions have been released, or the context is gone. */
     void (*destroy)(struct ebb_cuda_backing *backing);
 };

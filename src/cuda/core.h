@@ -47,7 +47,6 @@ struct cuda_block {
     uint8_t state;             /* enum cuda_block_state */
     uint8_t is_small : 1;      /* in a slab, which is always resident: never moved, in no plan */
     uint8_t is_kept : 1;       /* stays resident until it is freed */
-    uint8_t is_written : 1;    /* differs from what is in host memory, as far as known */
     uint8_t is_placed : 1;     /* at a planned address */
     uint8_t is_served : 1;     /* absent, and accesses to it are served where they would fail */
     uint8_t stays_absent : 1;  /* for life: kernels that nobody announces use it over the bus */

@@ -38,13 +38,11 @@ void ebb__follow_destroy(struct ebb_cuda_follow *follow)
     ebb__cuda_unreserve(follow, sizeof *follow);
 }
 
-static void push(struct ebb_cuda_follow *follow, enum cuda_action_kind kind, uint32_t block,
-                 bool keep_copy)
+static void push(struct ebb_cuda_follow *follow, enum cuda_action_kind kind, uint32_t block)
 {
     if (block == NO_BLOCK || follow->action_count == follow->action_space)
         return;
-    follow->actions[follow->action_count++] =
-        (struct cuda_action){.kind = kind, .block = block, .keep_copy = keep_copy};
+    follow->actions[follow->action_count++] = (struct cuda_action){.kind = kind, .block = block};
 }
 
 /* The actions attached to `position`: first what makes room. */
@@ -52,17 +50,10 @@ static void act(struct ebb_cuda_follow *follow, uint32_t position)
 {
     struct follow_script *current = follow->current;
     const struct ebb_script_absence *all = ebb__script_absences(current->script);
-    for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE;
-         i = current->out_next[i]) {
-        push(follow, CUDA_ACTION_EVICT, current->live[all[i].block], false);
-        current->keeps[all[i].block] = 0;
-    }
-    for (uint32_t i = current->in_first[position]; i != EBB_SCRIPT_NONE; i = current->in_next[i]) {
-        uint32_t block = all[i].block;
-        bool keep_copy = all[i].keep_copy && !current->changes[block];
-        push(follow, CUDA_ACTION_PREFETCH, current->live[block], keep_copy);
-        current->keeps[block] = keep_copy;
-    }
+    for (uint32_t i = current->out_first[position]; i != EBB_SCRIPT_NONE; i = current->out_next[i])
+        push(follow, CUDA_ACTION_EVICT, current->live[all[i].block]);
+    for (uint32_t i = current->in_first[position]; i != EBB_SCRIPT_NONE; i = current->in_next[i])
+        push(follow, CUDA_ACTION_PREFETCH, current->live[all[i].block]);
 }
 
 static void pass(struct ebb_cuda_follow *follow)
@@ -137,15 +128,6 @@ static uint32_t look(const struct ebb_cuda_follow *follow, const struct cuda_eve
     return EBB_SCRIPT_NONE;
 }
 
-/* A block that was fetched as one that stays unchanged is written: its copy is of no use. */
-static void learn(struct ebb_cuda_follow *follow, const struct cuda_event *event)
-{
-    uint32_t known = follow->blocks[event->block].script_block;
-    if (event->kind == EBB_EVENT_ACCESS && event->access != EBB_ACCESS_READ &&
-        known != EBB_SCRIPT_NONE && follow->current->keeps[known])
-        follow->current->changes[known] = 1;
-}
-
 /* Passes what stands before `position`, and that. */
 static void pass_up_to(struct ebb_cuda_follow *follow, uint32_t position)
 {
@@ -218,7 +200,6 @@ static bool match(struct ebb_cuda_follow *follow, const struct cuda_event *event
     uint32_t known = follow_event(follow->current, at)->block;
     if (follow->blocks[event->block].script_block != known)
         ebb__follow_bind(follow, event->block, known);
-    learn(follow, event);
     follow->strays = 0;
     if (at != first) {
         follow->ahead[follow->ahead_count++] = at;
@@ -281,12 +262,12 @@ static void cross_border(struct ebb_cuda_follow *follow)
     for (uint32_t i = 0; i < script->absence_count; i++)
         if (is_evicted_at(&all[i], now) && !current->settled[all[i].block]) {
             current->settled[all[i].block] = 1;
-            push(follow, CUDA_ACTION_EVICT, current->live[all[i].block], false);
+            push(follow, CUDA_ACTION_EVICT, current->live[all[i].block]);
         }
     for (uint32_t i = 0; i < script->clock_count; i++) {
         const struct ebb_script_event *event = follow_event(current, at);
         if (!current->settled[event->block] && event->kind == EBB_EVENT_ACCESS)
-            push(follow, CUDA_ACTION_PREFETCH, current->live[event->block], false);
+            push(follow, CUDA_ACTION_PREFETCH, current->live[event->block]);
         current->settled[event->block] = 1;
         at = at + 1 == script->clock_count ? 0 : at + 1;
     }

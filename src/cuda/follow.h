@@ -27,13 +27,11 @@ enum cuda_action_kind { CUDA_ACTION_EVICT, CUDA_ACTION_PREFETCH };
 struct cuda_action {
     enum cuda_action_kind kind;
     uint32_t block; /* index into the engine's table */
-    bool keep_copy; /* PREFETCH: the plan expects no write before the next eviction */
 };
 
 /* An event in launch order, as the engine has it. */
 struct cuda_event {
     uint8_t kind;   /* EBB_EVENT_ALLOC, EBB_EVENT_FREE or EBB_EVENT_ACCESS */
-    uint8_t access; /* enum ebb_access_kind */
     uint32_t block; /* index into the engine's table, below `most_blocks` */
     uint64_t serial, bytes;
 };

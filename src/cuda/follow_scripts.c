@@ -56,7 +56,7 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
     size_t buckets = bucket_count(script);
     size_t words = 2 * blocks + 5 * clocks + 2 * absences + persistent + buckets;
     size_t bytes = sizeof(struct follow_script) + (clocks + persistent) * sizeof(uint64_t) +
-                   words * sizeof(uint32_t) + 3 * blocks;
+                   words * sizeof(uint32_t) + blocks;
     struct follow_script *known = ebb__cuda_reserve(bytes);
     if (!known)
         return NULL;
@@ -85,9 +85,7 @@ static struct follow_script *prepare(const struct ebb_cuda_follow *follow,
         *arrays[i].array = next;
         next += arrays[i].count;
     }
-    known->keeps = (uint8_t *)next;
-    known->changes = known->keeps + blocks;
-    known->settled = known->changes + blocks;
+    known->settled = (uint8_t *)next;
     known->bucket_mask = (uint32_t)buckets - 1;
     ebb__names_prepare(&known->names, script);
     chain_absences(known);
@@ -161,10 +159,8 @@ void ebb__follow_start(struct ebb_cuda_follow *follow, struct follow_script *kno
                        uint32_t position)
 {
     follow->current = known;
-    for (uint32_t i = 0; i < known->script->block_count; i++) {
+    for (uint32_t i = 0; i < known->script->block_count; i++)
         known->live[i] = NO_BLOCK;
-        known->keeps[i] = 0;
-    }
     for (uint32_t i = 0; i < follow->top; i++)
         follow->blocks[i].script_block = EBB_SCRIPT_NONE;
     follow->position = (position + 1) % known->script->clock_count;

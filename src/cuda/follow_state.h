@@ -32,8 +32,6 @@ struct follow_script {
     uint32_t told_count;       /* events other than FREE */
     uint32_t *turns, *turn_at; /* the ALLOCs and FREEs, and their positions: follow_ahead.c */
     uint32_t turn_count;
-    uint8_t *keeps;   /* [script block] it was fetched as one that is not written; see learn() */
-    uint8_t *changes; /* [script block] it was written nevertheless */
     uint8_t *settled; /* [script block] while the border is crossed: nothing more is due for it */
     uint64_t used;    /* value of `uses` when it was sent or last put in force */
     size_t bytes;     /* of this struct and the arrays, which follow it */

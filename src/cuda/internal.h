@@ -106,7 +106,7 @@ EBB_NODISCARD enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *
                                                   struct ebb_error *error);
 
 /* plan.c: an event has its place in the launch order: what is due then is done. */
-void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint8_t access, uint32_t block);
+void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint32_t block);
 /* What is due for a block that no work holds any more. */
 void ebb__cuda_let_go(struct ebb_cuda *engine, uint32_t block);
 /* What has changed by that: marks, counters, whether accesses are observed. */

@@ -96,16 +96,14 @@ static CUresult managed_populate(struct ebb_cuda_backing *backing, CUdeviceptr f
 }
 
 static CUresult managed_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
-                              bool keep_copy, CUstream lane)
+                              CUstream lane)
 {
-    (void)keep_copy;
     return bring(backing, first, bytes, lane);
 }
 
 static CUresult managed_evict(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
-                              bool is_clean, CUstream lane)
+                              CUstream lane)
 {
-    (void)is_clean;
     CUresult result = prefer(backing, first, bytes, CU_DEVICE_CPU);
     if (result == CUDA_SUCCESS)
         result = backing->driver->cuMemPrefetchAsync(first, bytes, CU_DEVICE_CPU, lane);
@@ -127,7 +125,7 @@ static CUresult managed_drop(struct ebb_cuda_backing *backing, CUdeviceptr first
                              CUstream lane)
 {
     if (!backing->driver->cuMemDiscardBatchAsync)
-        return managed_evict(backing, first, bytes, true, lane);
+        return managed_evict(backing, first, bytes, lane);
     CUresult result = discard(backing, first, bytes, lane);
     return result == CUDA_SUCCESS ? prefer(backing, first, bytes, CU_DEVICE_CPU) : result;
 }

@@ -53,8 +53,7 @@ struct cuda_move {
     uint32_t arrival;      /* of an in */
     uint8_t kind;          /* enum cuda_move_kind */
     bool is_dead;          /* FETCH: the block has been freed. EVICT: what is left of it stays */
-    bool keep_copy, is_clean;
-    uint32_t left;                                  /* of an EVICT: units that have left */
+    uint32_t left;         /* of an EVICT: units that have left */
     uint32_t events[CUDA_MOVE_EVENTS], event_count; /* to wait for, with references */
 };
 

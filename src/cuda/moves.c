@@ -184,9 +184,8 @@ static bool bring_piece(struct cuda_mover *mover, const struct cuda_move *move, 
         return false;
     if (!is_dead && backing->ops->is_coherent)
         ebb__mover_busy(mover, &mover->lanes.busy.in);
-    CUresult result =
-        is_dead ? backing->ops->populate(backing, address, bytes, mover->lanes.in)
-                : backing->ops->fetch(backing, address, bytes, move->keep_copy, mover->lanes.in);
+    CUresult result = is_dead ? backing->ops->populate(backing, address, bytes, mover->lanes.in)
+                              : backing->ops->fetch(backing, address, bytes, mover->lanes.in);
     if (result == CUDA_SUCCESS && !is_dead)
         ebb__mover_busy(mover, &mover->lanes.busy.in);
     if (ebb__mover_is_light(mover, move) && mover->units[first].real == CUDA_REAL_HOST)

@@ -173,7 +173,7 @@ static CUresult move_out(struct cuda_mover *mover, const struct cuda_move *move,
         return backing->ops->forget(backing, first, bytes, mover->lanes.out);
     if (backing->ops->is_coherent)
         ebb__mover_busy(mover, &mover->lanes.busy.out);
-    return backing->ops->evict(backing, first, bytes, move->is_clean, mover->lanes.out);
+    return backing->ops->evict(backing, first, bytes, mover->lanes.out);
 }
 
 static void skip_piece(struct cuda_side *side, const struct cuda_move *move)

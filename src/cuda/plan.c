@@ -79,7 +79,7 @@ static void prefetch(struct ebb_cuda *engine, const struct cuda_action *action)
     uint64_t cached =
         (engine->pool.cached_units + engine->pool.area_cached_units) * EBB_CUDA_UNIT_BYTES;
     if (wanted <= cached + ebb__room_limit(room) && ebb__room_make(room, entry->unit_count))
-        ebb__room_fetch(room, action->block, action->keep_copy);
+        ebb__room_fetch(room, action->block);
 }
 
 static void evict(struct ebb_cuda *engine, uint32_t block)
@@ -99,14 +99,11 @@ void ebb__cuda_let_go(struct ebb_cuda *engine, uint32_t block)
     ebb__room_evict(&engine->room, block);
 }
 
-void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint8_t access, uint32_t block)
+void ebb__cuda_step(struct ebb_cuda *engine, uint8_t kind, uint32_t block)
 {
     const struct cuda_block *entry = &engine->table.blocks[block];
-    struct cuda_event event = {.kind = kind,
-                               .access = access,
-                               .block = block,
-                               .serial = entry->serial,
-                               .bytes = entry->bytes};
+    struct cuda_event event = {
+        .kind = kind, .block = block, .serial = entry->serial, .bytes = entry->bytes};
     const struct cuda_action *actions = NULL;
     size_t count = ebb__follow_step(engine->follow, &event, &actions);
     for (size_t i = 0; i < count; i++) {

@@ -38,10 +38,8 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t number)
 {
     struct cuda_block *block = &room->table->blocks[number];
     uint64_t bytes = block->unit_count * EBB_CUDA_UNIT_BYTES;
-    struct cuda_move move = {.kind = CUDA_MOVE_EVICT,
-                             .first = block->first_unit,
-                             .count = block->unit_count,
-                             .is_clean = !block->is_written};
+    struct cuda_move move = {
+        .kind = CUDA_MOVE_EVICT, .first = block->first_unit, .count = block->unit_count};
     if (!ebb__room_may_evict(room, number))
         return false;
     if (!ebb__room_has_host(room, bytes)) {
@@ -67,12 +65,10 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t number)
     return true;
 }
 
-static bool add_fetch(struct cuda_room *room, struct cuda_block *block, bool keep_copy)
+static bool add_fetch(struct cuda_room *room, struct cuda_block *block)
 {
-    struct cuda_move move = {.kind = CUDA_MOVE_FETCH,
-                             .first = block->first_unit,
-                             .count = block->unit_count,
-                             .keep_copy = keep_copy};
+    struct cuda_move move = {
+        .kind = CUDA_MOVE_FETCH, .first = block->first_unit, .count = block->unit_count};
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
     /* Another thread's work may be about to use it where it is. */
@@ -90,14 +86,13 @@ static bool add_fetch(struct cuda_room *room, struct cuda_block *block, bool kee
     return true;
 }
 
-bool ebb__room_fetch(struct cuda_room *room, uint32_t number, bool keep_copy)
+bool ebb__room_fetch(struct cuda_room *room, uint32_t number)
 {
     struct cuda_block *block = &room->table->blocks[number];
-    if (!add_fetch(room, block, keep_copy))
+    if (!add_fetch(room, block))
         return false;
     block->state = CUDA_BLOCK_RESIDENT;
     block->is_served = 0;
-    block->is_written = 0;
     room->absent_bytes -= block->unit_count * EBB_CUDA_UNIT_BYTES;
     ebb__pool_set_backed(room->pool, block->first_unit, block->unit_count, true);
     ebb__table_use(room->table, number);
@@ -106,7 +101,7 @@ bool ebb__room_fetch(struct cuda_room *room, uint32_t number, bool keep_copy)
 
 void ebb__room_fetch_stray(struct cuda_room *room, uint32_t number)
 {
-    add_fetch(room, &room->table->blocks[number], false);
+    add_fetch(room, &room->table->blocks[number]);
 }
 
 void ebb__room_serve(struct cuda_room *room, uint32_t number)

@@ -46,7 +46,7 @@ bool ebb__room_evict(struct cuda_room *room, uint32_t block);
 bool ebb__room_may_evict(const struct cuda_room *room, uint32_t block);
 /* An absent block, for which there is room, comes back. False: memory is exhausted. Or a work that
  * has begun uses it where it is, and a move beside that would lose bytes. */
-bool ebb__room_fetch(struct cuda_room *room, uint32_t block, bool keep_copy);
+bool ebb__room_fetch(struct cuda_room *room, uint32_t block);
 /* Likewise a resident block that has strayed. */
 void ebb__room_fetch_stray(struct cuda_room *room, uint32_t block);
 /* From its arrival on, accesses to an absent block are served. Nothing happens if they are. */

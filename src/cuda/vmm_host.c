@@ -178,9 +178,8 @@ static CUresult vmm_populate(struct ebb_cuda_backing *backing, CUdeviceptr first
 }
 
 static CUresult vmm_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
-                          bool keep_copy, CUstream lane)
+                          CUstream lane)
 {
-    (void)keep_copy;
     return vmm_populate(backing, first, bytes, lane);
 }
 

@@ -129,8 +129,6 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
         struct cuda_block *entry = &engine->table.blocks[block];
         if (!block)
             continue;
-        if (work->uses[i].access != EBB_ACCESS_READ)
-            entry->is_written = 1;
         if (work->is_captured)
             entry->is_kept = 1;
         if (entry->last_order == engine->order)
@@ -153,7 +151,7 @@ static void step_uses(struct ebb_cuda *engine, struct begun *begun)
     begun->absent_units = 0;
     begun->may_arrive = true;
     for (uint32_t i = 0; i < scratch->count && i < CUDA_MOST_EVENTS_A_WORK; i++)
-        ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->events[i].access, scratch->blocks[i]);
+        ebb__cuda_step(engine, EBB_EVENT_ACCESS, scratch->blocks[i]);
     for (uint32_t i = 0; i < scratch->count; i++) {
         const struct cuda_block *entry = &engine->table.blocks[scratch->blocks[i]];
         if (entry->state == CUDA_BLOCK_ABSENT && !entry->stays_absent)
@@ -171,7 +169,7 @@ static bool fetch_absent(struct ebb_cuda *engine, const struct begun *begun)
         if (entry->state != CUDA_BLOCK_ABSENT || entry->stays_absent)
             continue;
         if ((fits || ebb__room_make(&engine->room, entry->unit_count)) &&
-            ebb__room_fetch(&engine->room, scratch->blocks[i], false) && engine->plan.was_planned) {
+            ebb__room_fetch(&engine->room, scratch->blocks[i]) && engine->plan.was_planned) {
             atomic_fetch_add(&engine->config.ring->counters.demand_faults, 1);
             if (i < CUDA_MOST_EVENTS_A_WORK)
                 scratch->events[i].flags |= EBB_EVENT_DEMAND;
@@ -406,7 +404,7 @@ static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
     entry->is_kept = 1;
     if (entry->state == CUDA_BLOCK_ABSENT && !entry->stays_absent &&
         ebb__room_make(&engine->room, entry->unit_count))
-        ebb__room_fetch(&engine->room, block, false);
+        ebb__room_fetch(&engine->room, block);
     if (is_trusting(engine)) {
         entry->stays_absent = entry->state == CUDA_BLOCK_ABSENT;
         note_absent(engine, block, begun);
