@@ -12,8 +12,17 @@
  * Order is what the program queues: each call has a place in the *launch order*. Decisions are made
  * at that place, at once, without waiting for the device. What they need is queued. A prefetch runs
  * on streams of the engine's own, and the program's stream waits for it on the device. An eviction
- * runs behind an event on the stream that used the block last. No call here waits for the device,
- * but for the last steps before CUDA_ERROR_OUT_OF_MEMORY.
+ * runs behind an event on the stream that used the block last.
+ *
+ * A call waits on the host in these cases only (waits.c):
+ * - ebb__cuda_begin(), for a transfer that cannot be queued yet, since the device still uses the
+ *   memory for it: decision 41. On a device without waits on memory, for all that the work needs.
+ * - ebb__cuda_begin(), for earlier work of a stream of which no event can be had, and at most for
+ *   `cuda_patience_ns`. A work in one stream too many is over when ebb__cuda_end() returns.
+ * - ebb__cuda_begin(), ebb__cuda_alloc(), with EBB_CUDA_VMM_HOST: while something moves.
+ * - ebb__cuda_alloc(), if memory is short: in the last steps before CUDA_ERROR_OUT_OF_MEMORY. With
+ *   EBB_CUDA_NATIVE, until the pages are there.
+ * - ebb__cuda_reach(), ebb__cuda_keep(), with EBB_CUDA_VMM_TRUSTING: until the block is there.
  *
  * What a work uses steers the schedule only. With the managed backing an access that nobody
  * announced is served by the driver: it costs time, never correctness.
@@ -131,7 +140,7 @@ bool ebb__cuda_hears_all(const struct ebb_cuda *engine);
 
 /* All blocks that the work uses will be resident when it runs. CUDA_ERROR_OUT_OF_MEMORY: they do
  * not fit even with everything else evicted. The caller goes on all the same, since the driver
- * serves what is absent. Within 300 ns if nothing is due. */
+ * serves what is absent. Waits as said above. Within 300 ns if nothing is due. */
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_queued);
 
