@@ -50,6 +50,24 @@ static bool load(struct driver *driver)
     return library != NULL;
 }
 
+/* The device with the most memory. Each may have as much of a budget as it has memory. */
+static void find_largest(const struct driver *driver, struct ebb_gpu *gpu)
+{
+    gpu->most_bytes = gpu->bytes;
+    memcpy(gpu->most_name, gpu->name, sizeof gpu->most_name);
+    for (int i = 1; i < gpu->count; i++) {
+        CUdevice device;
+        size_t bytes = 0;
+        char name[sizeof gpu->most_name];
+        if (driver->device(&device, i) != CUDA_SUCCESS ||
+            driver->memory(&bytes, device) != CUDA_SUCCESS || bytes <= gpu->most_bytes ||
+            driver->name(name, (int)sizeof name, device) != CUDA_SUCCESS)
+            continue;
+        gpu->most_bytes = bytes;
+        memcpy(gpu->most_name, name, sizeof name);
+    }
+}
+
 #define SAY(gpu, ...) snprintf((gpu)->why, sizeof(gpu)->why, __VA_ARGS__)
 
 static void ask(struct ebb_gpu *gpu)
@@ -80,6 +98,7 @@ static void ask(struct ebb_gpu *gpu)
         return;
     }
     gpu->bytes = bytes;
+    find_largest(&driver, gpu);
     if (gpu->version < LEAST_VERSION)
         SAY(gpu, "the CUDA driver is version %d.%d, %d.%d is needed", gpu->version / 1000,
             gpu->version % 1000 / 10, LEAST_VERSION / 1000, LEAST_VERSION % 1000 / 10);

@@ -18,9 +18,11 @@ struct ebb_gpu {
     int32_t count;      /* devices that the program will see */
     int32_t version;    /* of the driver: 13000 is 13.0; 0: no driver */
     int32_t has_managed_access;
-    uint64_t bytes; /* memory of the first device; of its instance, if it is divided (MIG) */
-    char name[128]; /* of the first device */
-    char why[200];  /* why it is not usable: one line */
+    uint64_t bytes;      /* memory of the first device; of its instance, if it is divided (MIG) */
+    char name[128];      /* of the first device */
+    uint64_t most_bytes; /* the same of the device with the most memory */
+    char most_name[128];
+    char why[200]; /* why it is not usable: one line */
 };
 
 /* Asks the driver, in a process of its own: the driver stays out of this one. Takes as long as the

@@ -252,17 +252,18 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
     return launched;
 }
 
-/* A budget above the GPU's memory is the GPU's memory. */
+/* A budget above the memory of all GPUs is that of the largest one. It holds for each of them, and
+ * the parent limits it to what each has. */
 static void limit_to_gpu(struct run_options *run)
 {
     char asked[32], there[32];
-    if (!run->is_cuda || run->serving.budget_bytes <= run->gpu.bytes)
+    if (!run->is_cuda || run->serving.budget_bytes <= run->gpu.most_bytes)
         return;
     if (!run->quiet)
         fprintf(stderr, "ebb: run: --budget: %s are more than %s has: the budget is %s\n",
-                ebb_size_format(run->serving.budget_bytes, asked, sizeof asked), run->gpu.name,
-                ebb_size_format(run->gpu.bytes, there, sizeof there));
-    run->serving.budget_bytes = run->gpu.bytes;
+                ebb_size_format(run->serving.budget_bytes, asked, sizeof asked), run->gpu.most_name,
+                ebb_size_format(run->gpu.most_bytes, there, sizeof there));
+    run->serving.budget_bytes = run->gpu.most_bytes;
 }
 
 int ebb__cmd_run(int argc, char **argv)

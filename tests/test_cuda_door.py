@@ -416,6 +416,15 @@ class Choice(unittest.TestCase):
         self.assertIn("--budget: 9.00 GiB are more than Stand-in 0 has: the budget is 8.00 GiB",
                       done.stderr)
 
+    def test_a_budget_above_some_cards(self):
+        """It holds for each device, so the largest one counts."""
+        two = {"EBB_CUDA_DRIVER": standin(), "STANDIN_DEVICES": "2"}
+        done = self.ebb("--budget", "9G", **two)
+        self.assertEqual(0, done.returncode)
+        self.assertNotIn("--budget", done.stderr)
+        self.assertIn("Stand-in 1 has: the budget is 24.00 GiB",
+                      self.ebb("--budget", "30G", **two).stderr)
+
     def test_a_word_that_is_none(self):
         done = self.ebb("--device", "gpu")
         self.assertEqual(125, done.returncode)

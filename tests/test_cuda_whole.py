@@ -128,7 +128,8 @@ class Schedules(unittest.TestCase):
     """Each program, on each backing, under many schedules. {seed} in a command is the seed."""
 
     def same(self, command, backings=None, seeds=SEEDS, moves=True, **variables):
-        plain = run([word.format(seed=1) for word in command], LD_LIBRARY_PATH=FAKE)
+        plain = run([word.format(seed=1) for word in command], LD_LIBRARY_PATH=FAKE,
+                    FAKECUDA_DEVICES=variables.get("FAKECUDA_DEVICES", 1))
         self.assertEqual((0, ""), (plain.returncode, plain.stderr))
         if command[0] == "cuda_train":  # it need not compute twice what is compared here
             self.assertTrue(plain.stdout)
@@ -210,6 +211,11 @@ class Schedules(unittest.TestCase):
         self.same(["cuda_train", "--threads=3", *SHORT], **PATIENT)
         # One backward pass at a time fills the budget. The other threads allocate all the same.
         self.same(["cuda_train", "--threads=3", *SHORT], **budget(12), **PATIENT)
+
+    def test_devices(self):
+        """Two devices, each with an engine, a budget of its own, and 18 MiB of blocks."""
+        self.same(["cuda_devices"], seeds=1 + SEEDS // 20, FAKECUDA_DEVICES=2, **budget(12),
+                  **PATIENT)
 
     def test_a_divided_device(self):
         """MIG: one device, with the memory of its instance."""

@@ -98,6 +98,12 @@ int cuDeviceGetCount(int *count)
     return 0;
 }
 
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+
 int cuDeviceGetName(char *name, int bytes, int device)
 {
     snprintf(name, (size_t)bytes, "Stand-in %d", device);
@@ -106,8 +112,7 @@ int cuDeviceGetName(char *name, int bytes, int device)
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
-    (void)device;
-    *bytes = (size_t)8 << 30;
+    *bytes = (size_t)(device == 0 ? 8 : 24) << 30;
     return 0;
 }
 
