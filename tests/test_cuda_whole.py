@@ -212,6 +212,24 @@ class Schedules(unittest.TestCase):
         # One backward pass at a time fills the budget. The other threads allocate all the same.
         self.same(["cuda_train", "--threads=3", *SHORT], **budget(12), **PATIENT)
 
+    def test_mappings_of_the_program(self):
+        """What it maps itself is the driver's."""
+        self.same(["cuda_flip"], moves=False)
+
+    def test_more_than_the_budget(self):
+        """Twice as much as the budget is there, and each word is right."""
+        for backing in BACKINGS:
+            self.many(["cuda_oom", "--most=24", "--beyond"], "24 allocations\n", 1 + SEEDS // 20,
+                      True, {"EBB_ALONE_BACKING": backing, **budget(12)})
+
+    def test_faults(self):
+        """Calls of the engine that fail now and then are repeated, or another way is taken."""
+        for faults, backings in (("prefetch:10%", ["managed"]),
+                                 ("create:10%,map:10%", ["vmm-trusting"]), ("create:10%", UNNAMED),
+                                 ("copy-late:5%,alloc:5%", BACKINGS)):
+            self.same(["cuda_train", *SHORT], [name for name in backings if name in BACKINGS],
+                      1 + SEEDS // 2, FAKECUDA_FAULTS=faults, **budget(12))
+
     def test_devices(self):
         """Two devices, each with an engine, a budget of its own, and 18 MiB of blocks."""
         self.same(["cuda_devices"], seeds=1 + SEEDS // 20, FAKECUDA_DEVICES=2, **budget(12),
@@ -245,6 +263,39 @@ class Whole(unittest.TestCase):
         self.assertEqual((0, ""), (done.returncode, done.stdout))
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
         self.assertIn("ebb run --no-env", done.stderr)
+
+    def test_faults_happen(self):
+        """Those of test_faults."""
+        for faults, backing in (("prefetch:10%", "managed"), ("map:10%", "vmm-trusting")):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "report")
+                done = through(["cuda_train", *SHORT], EBB_ALONE_BACKING=backing,
+                               EBB_ALONE_CHAOS=7, FAKECUDA_FAULTS=faults, FAKECUDA_REPORT=path,
+                               **budget(12))
+                self.assertEqual(0, done.returncode, done.stderr)
+                with open(path, encoding="utf-8") as file:
+                    errors = json.load(file)["errors"]
+            self.assertGreater(sum(errors.values()) - errors.get("CUDA_ERROR_NOT_READY", 0), 0,
+                               (faults, errors))
+
+    def test_managed_memory_of_the_program(self):
+        """It is the driver's. A program without other memory gets no engine."""
+        for backing in BACKINGS:
+            done = through(["cuda_managed"], EBB_ALONE_BACKING=backing, **budget(12))
+            self.assertEqual((0, "", ""), (done.returncode, done.stdout, done.stderr))
+
+    def test_out_of_memory(self):
+        """If nothing moves, the budget is what there is. The error comes, and nothing breaks."""
+        done = through(["cuda_oom"], EBB_ALONE_BACKING="native", **budget(12))
+        self.assertEqual((0, "6 allocations\n", ""), (done.returncode, done.stdout, done.stderr))
+
+    def test_other_processes(self):
+        """No other process reaches a block. What the program maps itself can be exported."""
+        for backing in BACKINGS:
+            done = through(["cuda_ipc", "--refused"], EBB_ALONE_BACKING=backing)
+            self.assertEqual((0, ""), (done.returncode, done.stdout), done.stderr)
+            self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+            self.assertIn("another process or device", done.stderr)
 
     def test_a_device_that_cannot(self):
         """One line, and the program runs as without the library."""

@@ -1,5 +1,7 @@
 /* Memory that another process opens by its handle. The other process is this program again. Handles
  * of virtual memory management pass through a descriptor.
+ *
+ * --refused: handles of cuMemAlloc's memory are not supported, as with Ebb. The rest works.
  */
 #include "words.h"
 #include <sys/wait.h>
@@ -22,6 +24,15 @@ static int other_process(const char *text)
     CHECK(cuCtxSynchronize());
     CHECK(cuIpcCloseMemHandle(x));
     return 0;
+}
+
+static void refused(void)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr x;
+    CHECK(cuMemAlloc_v2(&x, WORDS));
+    EXPECT(cuIpcGetMemHandle(&handle, x) == CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(cuMemFree_v2(x));
 }
 
 static void by_ipc(const char *program)
@@ -82,10 +93,14 @@ static void by_descriptor(void)
 
 int main(int count, char **arguments)
 {
-    if (count > 1)
+    long is_refused = option(count, arguments, "refused", 0);
+    if (count > 1 && !is_refused)
         return other_process(arguments[1]);
     words_open(0);
-    by_ipc(arguments[0]);
+    if (is_refused)
+        refused();
+    else
+        by_ipc(arguments[0]);
     by_descriptor();
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Out of memory: the error comes, nothing else breaks, and memory that is released is there again.
  *
- * Options: --piece=N (bytes of an allocation).
+ * Options: --piece=N (bytes of an allocation), --most=N (allocations), --beyond: more may be
+ * allocated than cuMemGetInfo tells, as with Ebb.
  */
 #include "words.h"
 
@@ -9,18 +10,21 @@ enum { MOST = 4096 };
 int main(int count, char **arguments)
 {
     size_t piece = (size_t)option(count, arguments, "piece", 1 << 20);
+    size_t most = (size_t)option(count, arguments, "most", MOST);
+    long is_beyond = option(count, arguments, "beyond", 0);
     CUdeviceptr at[MOST];
     size_t available, total, taken = 0;
+    EXPECT(most <= MOST);
     words_open(0);
     CHECK(cuMemGetInfo_v2(&available, &total));
     CUresult result = CUDA_SUCCESS;
-    while (taken < MOST && (result = cuMemAlloc_v2(&at[taken], piece)) == CUDA_SUCCESS)
+    while (taken < most && (result = cuMemAlloc_v2(&at[taken], piece)) == CUDA_SUCCESS)
         taken++;
-    EXPECT(taken == MOST || result == CUDA_ERROR_OUT_OF_MEMORY);
-    EXPECT(taken * piece <= available);
+    EXPECT(taken == most || result == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(taken * piece <= available || is_beyond);
     size_t left;
     CHECK(cuMemGetInfo_v2(&left, &total));
-    EXPECT(left <= available - taken * piece || taken == 0);
+    EXPECT(left <= available - taken * piece || taken == 0 || is_beyond);
     unsigned words = (unsigned)(piece / 4), sample;
     for (size_t i = 0; i < taken; i++)
         CHECK(fill_words(at[i], words, (unsigned)i, NULL));
