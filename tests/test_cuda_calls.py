@@ -140,6 +140,21 @@ HEARD = {
         begin 0 copy stream 1 waits name no: b2+0:64:r b1+0:64:w
         begin 0 copy stream 1 waits name no: b1+0:131072:w
         synchronized 0 0 all""",
+    "payload_boxes": """
+        alloc 0 131072 stream -1 -> 1
+        alloc 0 4096 stream -1 -> 2
+        alloc 0 4096 stream -1 -> 3
+        reach 0 b3
+        begin 0 copy stream 1 waits name no: b1+0:48:w
+        reach 0 b3
+        begin 0 copy stream 2 name no: b1+0:48:w
+        synchronized 0 2
+        reach 0 b3
+        begin 0 copy stream 2 name no: b1+0:16:w b2+0:10:r b1+100:10:w
+        synchronized 0 2
+        reach 0 b3
+        reach 0 b3
+        synchronized 0 0 all""",
     "contexts": """
         alloc 0 4096 stream -1 -> 1
         begin 0 set stream 1 name no: b1+0:10:w
@@ -254,6 +269,9 @@ class Calls(unittest.TestCase):
 
     def test_payload(self):
         self.check("payload")
+
+    def test_payload_boxes(self):
+        self.check("payload_boxes")
 
     def test_contexts(self):
         self.assertEqual("ebb: the program allocates in a context of its own (cuCtxCreate): these "

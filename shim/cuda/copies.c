@@ -129,16 +129,43 @@ struct side {
     size_t x, y, z, pitch, height; /* pitch, height 0: as packed as the box */
 };
 
+/* Where the first byte is. */
+static CUdeviceptr start_of(const struct side *side, size_t width, size_t height, uint64_t *pitch,
+                            uint64_t *slice)
+{
+    CUdeviceptr base = side->type == CU_MEMORYTYPE_HOST ? of_host(side->host) : side->device;
+    *pitch = side->pitch ? side->pitch : side->x + width;
+    *slice = (side->height ? side->height : side->y + height) * *pitch;
+    return base + side->z * *slice + side->y * *pitch + side->x;
+}
+
 static void use_side(struct door_job *job, const struct side *side, size_t width, size_t height,
                      size_t depth, unsigned access)
 {
+    uint64_t pitch, slice;
     if (side->type == CU_MEMORYTYPE_ARRAY || !width || !height || !depth)
         return;
-    CUdeviceptr base = side->type == CU_MEMORYTYPE_HOST ? of_host(side->host) : side->device;
-    uint64_t pitch = side->pitch ? side->pitch : side->x + width;
-    uint64_t slice = (side->height ? side->height : side->y + height) * pitch;
-    ebb__job_use(job, base + side->z * slice + side->y * pitch + side->x,
-                 (depth - 1) * slice + span(pitch, width, height), access);
+    CUdeviceptr first = start_of(side, width, height, &pitch, &slice);
+    ebb__job_use(job, first, (depth - 1) * slice + span(pitch, width, height), access);
+}
+
+struct box {
+    struct side from, to;
+    size_t width, height, depth;
+};
+
+static void use_box(struct door_job *job, const struct box *box, bool is_node)
+{
+    use_side(job, &box->from, box->width, box->height, box->depth, EBB_ACCESS_READ);
+    use_side(job, &box->to, box->width, box->height, box->depth, EBB_ACCESS_WRITE);
+    if (box->from.type == CU_MEMORYTYPE_ARRAY || box->to.type == CU_MEMORYTYPE_ARRAY)
+        return;
+    uint64_t pitch, slice;
+    CUdeviceptr to = start_of(&box->to, box->width, box->height, &pitch, &slice);
+    CUdeviceptr from = start_of(&box->from, box->width, box->height, &pitch, &slice);
+    ebb__payload_scan_box(
+        &(struct door_payload){to, from, box->width, box->height, box->depth, pitch, slice},
+        is_node);
 }
 
 static void use_2d(struct door_job *job, const CUDA_MEMCPY2D *copy)
@@ -146,34 +173,39 @@ static void use_2d(struct door_job *job, const CUDA_MEMCPY2D *copy)
     ebb__job_init(job);
     if (!copy)
         return;
-    const struct side from = {copy->srcMemoryType, copy->srcHost,
-                              copy->srcDevice,     copy->srcXInBytes,
-                              copy->srcY,          0,
-                              copy->srcPitch,      0};
-    const struct side to = {copy->dstMemoryType, copy->dstHost,
-                            copy->dstDevice,     copy->dstXInBytes,
-                            copy->dstY,          0,
-                            copy->dstPitch,      0};
-    use_side(job, &from, copy->WidthInBytes, copy->Height, 1, EBB_ACCESS_READ);
-    use_side(job, &to, copy->WidthInBytes, copy->Height, 1, EBB_ACCESS_WRITE);
+    const struct box box = {.from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice,
+                                     copy->srcXInBytes, copy->srcY, 0, copy->srcPitch, 0},
+                            .to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice,
+                                   copy->dstXInBytes, copy->dstY, 0, copy->dstPitch, 0},
+                            .width = copy->WidthInBytes,
+                            .height = copy->Height,
+                            .depth = 1};
+    use_box(job, &box, false);
 }
+
+/* Also of a CUDA_MEMCPY3D_PEER, whose members have the same names. */
+#define BOX_OF(copy)                                                                               \
+    {                                                                                              \
+        .from = {(copy)->srcMemoryType, (copy)->srcHost, (copy)->srcDevice, (copy)->srcXInBytes,   \
+                 (copy)->srcY,          (copy)->srcZ,    (copy)->srcPitch,  (copy)->srcHeight},    \
+        .to = {(copy)->dstMemoryType, (copy)->dstHost, (copy)->dstDevice, (copy)->dstXInBytes,     \
+               (copy)->dstY,          (copy)->dstZ,    (copy)->dstPitch,  (copy)->dstHeight},      \
+        .width = (copy)->WidthInBytes, .height = (copy)->Height, .depth = (copy)->Depth            \
+    }
 
 void ebb__copies_use_3d(struct door_job *job, const CUDA_MEMCPY3D *copy)
 {
-    const struct side from = {copy->srcMemoryType, copy->srcHost,  copy->srcDevice,
-                              copy->srcXInBytes,   copy->srcY,     copy->srcZ,
-                              copy->srcPitch,      copy->srcHeight};
-    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes,
-                            copy->dstY,          copy->dstZ,    copy->dstPitch,  copy->dstHeight};
-    use_side(job, &from, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_READ);
-    use_side(job, &to, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_WRITE);
+    const struct box box = BOX_OF(copy);
+    use_box(job, &box, true);
 }
 
 static void use_3d(struct door_job *job, const CUDA_MEMCPY3D *copy)
 {
     ebb__job_init(job);
-    if (copy)
-        ebb__copies_use_3d(job, copy);
+    if (!copy)
+        return;
+    const struct box box = BOX_OF(copy);
+    use_box(job, &box, false);
 }
 
 static void use_3d_peer(struct door_job *job, const CUDA_MEMCPY3D_PEER *copy)
@@ -181,13 +213,8 @@ static void use_3d_peer(struct door_job *job, const CUDA_MEMCPY3D_PEER *copy)
     ebb__job_init(job);
     if (!copy)
         return;
-    const struct side from = {copy->srcMemoryType, copy->srcHost,  copy->srcDevice,
-                              copy->srcXInBytes,   copy->srcY,     copy->srcZ,
-                              copy->srcPitch,      copy->srcHeight};
-    const struct side to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstXInBytes,
-                            copy->dstY,          copy->dstZ,    copy->dstPitch,  copy->dstHeight};
-    use_side(job, &from, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_READ);
-    use_side(job, &to, copy->WidthInBytes, copy->Height, copy->Depth, EBB_ACCESS_WRITE);
+    const struct box box = BOX_OF(copy);
+    use_box(job, &box, false);
 }
 
 CUresult ebb__door_copy_2d(__typeof__(cuMemcpy2D_v2) *next, CUstream stream, const CUDA_MEMCPY2D *a)
@@ -254,6 +281,7 @@ static void use_batch(struct door_job *job, const CUdeviceptr *to, const CUdevic
         ebb__job_use(job, from[i], bytes[i], EBB_ACCESS_READ);
         ebb__job_use(job, to[i], bytes[i], EBB_ACCESS_WRITE);
     }
+    ebb__payload_scan_batch(to, from, bytes, count);
 }
 
 CUresult ebb__door_copy_batch(__typeof__(cuMemcpyBatchAsync) *next, CUstream stream, CUdeviceptr *a,
@@ -277,27 +305,24 @@ CUresult ebb__door_copy_batch_2(__typeof__(cuMemcpyBatchAsync_v2) *next, CUstrea
 }
 
 /* rowLength and layerHeight count elements of one byte. */
-static void use_operand(struct door_job *job, const CUmemcpy3DOperand *operand, size_t width,
-                        size_t height, size_t depth, unsigned access)
+static struct side side_of(const CUmemcpy3DOperand *operand)
 {
     if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER)
-        return;
-    const struct side side = {.type = CU_MEMORYTYPE_UNIFIED,
-                              .device = operand->op.ptr.ptr,
-                              .pitch = operand->op.ptr.rowLength,
-                              .height = operand->op.ptr.layerHeight};
-    use_side(job, &side, width, height, depth, access);
+        return (struct side){.type = CU_MEMORYTYPE_ARRAY};
+    return (struct side){.type = CU_MEMORYTYPE_UNIFIED,
+                         .device = operand->op.ptr.ptr,
+                         .pitch = operand->op.ptr.rowLength,
+                         .height = operand->op.ptr.layerHeight};
 }
 
 static void use_boxes(struct door_job *job, const CUDA_MEMCPY3D_BATCH_OP *boxes, size_t count)
 {
     ebb__job_init(job);
     for (size_t i = 0; boxes && i < count; i++) {
-        const CUDA_MEMCPY3D_BATCH_OP *box = &boxes[i];
-        use_operand(job, &box->src, box->extent.width, box->extent.height, box->extent.depth,
-                    EBB_ACCESS_READ);
-        use_operand(job, &box->dst, box->extent.width, box->extent.height, box->extent.depth,
-                    EBB_ACCESS_WRITE);
+        const struct box box = {side_of(&boxes[i].src), side_of(&boxes[i].dst),
+                                boxes[i].extent.width, boxes[i].extent.height,
+                                boxes[i].extent.depth};
+        use_box(job, &box, false);
     }
 }
 

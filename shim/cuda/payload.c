@@ -22,19 +22,16 @@ static void reach(CUdeviceptr to, CUdeviceptr pointer)
 }
 
 /* The driver knows page-locked memory and memory of devices. Other memory is the program's own. */
-static bool is_host(CUdeviceptr address)
+static bool is_host(CUdeviceptr address, bool must_be_locked)
 {
     unsigned type = 0;
-    return ebb__real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
-               CUDA_SUCCESS ||
-           type == CU_MEMORYTYPE_HOST;
+    bool is_known = ebb__real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                    address) == CUDA_SUCCESS;
+    return is_known ? type == CU_MEMORYTYPE_HOST : !must_be_locked;
 }
 
-void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+static void scan_row(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    if (bytes < sizeof(CUdeviceptr) || bytes > MOST_BYTES || ebb__engines_owner(to) < 0 || !from ||
-        ebb__engines_may_own(from) || !is_host(from))
-        return;
     const char *at = (const char *)(uintptr_t)from;
     for (size_t i = (0 - (uintptr_t)from) & 7; i + sizeof(CUdeviceptr) <= bytes; i += 8) {
         CUdeviceptr value;
@@ -44,8 +41,40 @@ void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes)
     }
 }
 
+void ebb__payload_scan_box(const struct door_payload *payload, bool must_be_locked)
+{
+    size_t rows, bytes;
+    if (!payload->from || payload->width < sizeof(CUdeviceptr) ||
+        __builtin_mul_overflow(payload->height, payload->depth, &rows) ||
+        __builtin_mul_overflow(payload->width, rows, &bytes) || bytes > MOST_BYTES ||
+        ebb__engines_owner(payload->to) < 0 || ebb__engines_may_own(payload->from) ||
+        !is_host(payload->from, must_be_locked))
+        return;
+    for (size_t z = 0; z < payload->depth; z++)
+        for (size_t y = 0; y < payload->height; y++)
+            scan_row(payload->to, payload->from + z * payload->slice + y * payload->pitch,
+                     payload->width);
+}
+
+void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    ebb__payload_scan_box(&(struct door_payload){to, from, bytes, 1, 1, 0, 0}, false);
+}
+
 /* Programs may pass a device's address as the host's: the driver takes the real kind of memory. */
 void ebb__payload_scan(CUdeviceptr to, const void *from, size_t bytes)
 {
     ebb__payload_scan_unified(to, (CUdeviceptr)(uintptr_t)from, bytes);
+}
+
+/* All of a batch together are as long as one copy that is looked at. */
+void ebb__payload_scan_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
+                             size_t count)
+{
+    size_t left = MOST_BYTES;
+    for (size_t i = 0; to && from && bytes && i < count; i++)
+        if (bytes[i] <= left) {
+            ebb__payload_scan_unified(to[i], from[i], bytes[i]);
+            left -= bytes[i];
+        }
 }

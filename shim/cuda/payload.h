@@ -11,7 +11,22 @@ void ebb__payload_scan(CUdeviceptr to, const void *from, size_t bytes);
 /* The same if `from` may be an address of the host or of a device. */
 void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
-/* copies.c: the operands of a copy of a box, for copies that are nodes of graphs. */
+/* A box: rows of `width` bytes, the starts of which are `pitch` or `slice` bytes apart in host
+ * memory. `to` is the first byte of the destination. */
+struct door_payload {
+    CUdeviceptr to, from;
+    size_t width, height, depth;
+    size_t pitch, slice;
+};
+/* The same for a box of rows. must_be_locked: only if the source is page-locked memory. Other
+ * memory may be gone, if the copy does not take place now. */
+void ebb__payload_scan_box(const struct door_payload *payload, bool must_be_locked);
+/* The same for each copy of a batch. NULL is allowed. */
+void ebb__payload_scan_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes,
+                             size_t count);
+
+/* copies.c: the operands of a copy of a box, for copies that are nodes of graphs. Looks for
+ * pointers in its payload, if the source is page-locked. */
 void ebb__copies_use_3d(struct door_job *job, const CUDA_MEMCPY3D *copy);
 
 #endif

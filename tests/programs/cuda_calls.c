@@ -437,6 +437,58 @@ static void payload(void)
     MUST(cuCtxSynchronize());
 }
 
+/* Tables in copies of boxes, in batches, and in nodes of graphs. A row has two words; what lies
+ * between rows is no part of the table. */
+static void payload_boxes(void)
+{
+    CUdeviceptr a = block(128 * KIB), b = block(4096), c = block(4096), *pinned;
+    CUdeviceptr rows[3][4] = {{0, 1, b, b}, {0, c + 8, b, b}, {5, 6, b, b}};
+    CUdeviceptr to[] = {a, a + 100}, from[] = {(CUdeviceptr)(size_t)rows[1], b};
+    size_t bytes[] = {16, 10}, first = 0;
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = rows,
+                          .srcPitch = sizeof rows[0],
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = a,
+                          .dstPitch = 16,
+                          .WidthInBytes = 16,
+                          .Height = 3};
+    MUST(cuMemcpy2D_v2(&flat));
+    CUDA_MEMCPY3D deep = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .srcDevice = (CUdeviceptr)(size_t)rows,
+                          .srcPitch = sizeof rows[0],
+                          .srcHeight = 1,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = a,
+                          .dstPitch = 16,
+                          .dstHeight = 1,
+                          .WidthInBytes = 16,
+                          .Height = 1,
+                          .Depth = 3};
+    MUST(cuMemcpy3DAsync_v2(&deep, CU_STREAM_PER_THREAD));
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    MUST(cuMemcpyBatchAsync_v2(to, from, bytes, 2, &how, &first, 1, CU_STREAM_PER_THREAD));
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    /* A node's source may be gone until the graph is launched, unless it is page-locked. */
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &deep, context));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuMemHostAlloc((void **)&pinned, sizeof rows, 0));
+    memcpy(pinned, rows, sizeof rows);
+    deep.srcDevice = (CUdeviceptr)(size_t)pinned;
+    MUST(cuGraphExecMemcpyNodeSetParams(exec, node, &deep, context));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &deep, context));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuCtxSynchronize());
+}
+
 static void contexts(void)
 {
     CUcontext own, second;
@@ -550,11 +602,21 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*function)(void);
-    } groups[] = {{"memory", memory},       {"launches", launches},     {"copies", copies},
-                  {"sets", sets},           {"streams", streams},       {"graphs", graphs},
-                  {"addresses", addresses}, {"exclusions", exclusions}, {"placement", placement},
-                  {"payload", payload},     {"contexts", contexts},     {"devices", devices},
-                  {"forked", forked},       {"threads", threads}};
+    } groups[] = {{"memory", memory},
+                  {"launches", launches},
+                  {"copies", copies},
+                  {"sets", sets},
+                  {"streams", streams},
+                  {"graphs", graphs},
+                  {"addresses", addresses},
+                  {"exclusions", exclusions},
+                  {"placement", placement},
+                  {"payload", payload},
+                  {"payload_boxes", payload_boxes},
+                  {"contexts", contexts},
+                  {"devices", devices},
+                  {"forked", forked},
+                  {"threads", threads}};
     if (argc == 2 && strcmp(argv[1], "forked_early") == 0) {
         forked_early();
         return 0;
