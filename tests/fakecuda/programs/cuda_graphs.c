@@ -64,9 +64,11 @@ static void refusals(void)
 {
     CUgraph graph;
     CUdeviceptr unused;
+    size_t pitch;
     CHECK(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK(mix_words(x, y, WORDS, 1, one));
     EXPECT(cuMemAlloc_v2(&unused, 64) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT(cuMemAllocPitch_v2(&unused, &pitch, 64, 2, 4) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     EXPECT(mix_words(x, y, WORDS, 1, one) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT(cuStreamEndCapture(one, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && !graph);
     CHECK(cuStreamBeginCapture_v2(one, CU_STREAM_CAPTURE_MODE_RELAXED));
