@@ -151,7 +151,7 @@ static void what_is_not_proven_is_in_doubt(void **state)
     assert_false(ebb__sizes_doubtful(&stage.replay));
     for (uint32_t i = 0; i < LAYERS; i++) {
         blocks[i] = alloc(&stage, layer_bytes(i) / 2);
-        assert_int_equal(ebb__sizes_doubtful(&stage.replay), i < 16);
+        assert_int_equal(ebb__sizes_doubtful(&stage.replay), i < 14); /* of 28 */
     }
     for (uint32_t i = LAYERS; i-- > 0;)
         drop(&stage, blocks[i]);
@@ -196,6 +196,41 @@ static void sizes_of_no_single_ratio_are_none(void **state)
         drop(&stage, alloc(&stage, far[i]));
         assert_null(stage.replay.current);
     }
+    stop(&stage);
+}
+
+/* One block of another size is another step: what the plan assumes of it is wrong for good. */
+static void a_single_size_is_none(void **state)
+{
+    (void)state;
+    struct stage stage;
+    struct block *weight = start_training(&stage, false);
+    struct block *layers[LAYERS];
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        layers[i] = alloc(&stage, layer_bytes(i) * (i == 2 ? 150 : 100) / 100);
+        assert_int_equal(mismatches(&stage), i >= 2 + 14); /* half of the script */
+    }
+    for (uint32_t i = LAYERS; i-- > 0;)
+        drop(&stage, layers[i]);
+    step(&stage, weight, 100);
+    step(&stage, weight, 100);
+    assert_non_null(stage.replay.current);
+    stop(&stage);
+}
+
+/* A step of another batch begins with the batch. */
+static void in_the_middle_of_a_step_none_begins(void **state)
+{
+    (void)state;
+    struct stage stage;
+    start_training(&stage, false);
+    struct block *layers[LAYERS];
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        layers[i] = alloc(&stage, layer_bytes(i) * (i < LAYERS / 2 ? 100 : 75) / 100);
+        assert_int_equal(stage.replay.current != NULL, i < LAYERS / 2);
+    }
+    for (uint32_t i = LAYERS; i-- > 0;)
+        drop(&stage, layers[i]);
     stop(&stage);
 }
 
@@ -252,6 +287,8 @@ int main(void)
         cmocka_unit_test(what_is_not_proven_is_in_doubt),
         cmocka_unit_test(an_evaluation_is_none),
         cmocka_unit_test(sizes_of_no_single_ratio_are_none),
+        cmocka_unit_test(a_single_size_is_none),
+        cmocka_unit_test(in_the_middle_of_a_step_none_begins),
         cmocka_unit_test(an_exact_script_comes_first),
         cmocka_unit_test(any_size_is_followed_if_the_script_says_so),
     };

@@ -81,6 +81,7 @@ struct other_sizes {
     uint64_t since;    /* allocations made when it began, the first one included */
     uint32_t position; /* of that one in the script */
     uint32_t scaled;   /* allocations since then with a scaled size */
+    bool is_proven;    /* there was enough evidence */
     uint32_t strays;   /* frees since then, or in this iteration, at other places */
 };
 
@@ -254,8 +255,9 @@ bool ebb__sizes_agree(struct replay *replay, const struct ebb_script_event *even
 bool ebb__sizes_doubtful(const struct replay *replay);
 /* A block was freed at another place than in the script. */
 void ebb__sizes_stray(struct replay *replay);
-/* False: there were too many of these, for a step whose sizes tell little. */
-bool ebb__sizes_are_regular(const struct replay *replay);
+/* False: there were too many of these, for a step whose sizes tell little, or its doubt was not
+ * resolved. */
+bool ebb__sizes_are_regular(struct replay *replay);
 
 /* placements.c */
 /* Words that the tables of a script's placements take, and the function that fills them; they are

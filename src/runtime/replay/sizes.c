@@ -10,12 +10,15 @@
 #include "runtime/replay/matcher.h"
 
 enum {
-    PROVEN_ALLOCS = 16,    /* allocations that agree after the first other size: no doubt is left */
-    PROVEN_SCALED = 4,     /* of these, so many with a scaled size */
+    PROVEN_ALLOCS =
+        16, /* allocations from the first other size on: then it is no doubt any more, */
+    PROVEN_DIVISOR = 2,    /* or so large a part of those of the script, */
+    SCALED_DIVISOR = 4,    /* if such a part of them has a scaled size */
     DOUBTFUL_STRAYS = 2,   /* frees at other places than in the script, while it is in doubt */
     STRAYS_DIVISOR = 64,   /* and for each so many allocations of the script without a doubt */
     ROUNDED_DIVISOR = 512, /* such a part of a scaled size is rounded, */
     ROUNDED_BYTES = 1024,  /* or so much */
+    START_DIVISOR = 8,     /* of what a step adds to the live bytes: it begins below that */
     OVER_DIVISOR = 2,      /* of the script's allocations: a step with one ratio may be over */
 };
 
@@ -48,6 +51,23 @@ static bool is_of_another(const struct replay *replay, uint64_t size_bytes)
     return false;
 }
 
+/* Are about as few bytes live at `position` as ever? A step of another batch begins with the batch.
+ * O(clock events), where a script would be left otherwise. */
+static bool is_at_start(const struct ebb_script *script, uint32_t position)
+{
+    const struct ebb_script_event *events = ebb__script_events(script);
+    const struct ebb_script_block *blocks = ebb__script_blocks(script);
+    int64_t load = 0, here = 0, least = 0, most = 0;
+    for (uint32_t i = 0; i < script->clock_count; i++) {
+        int64_t bytes = (int64_t)blocks[events[i].block].size_bytes;
+        here = i == position ? load : here;
+        load += events[i].kind == EBB_EVENT_ALLOC ? bytes : -bytes;
+        least = load < least ? load : least;
+        most = load > most ? load : most;
+    }
+    return (here - least) * START_DIVISOR <= most - least;
+}
+
 bool ebb__sizes_agree(struct replay *replay, const struct ebb_script_event *event,
                       uint64_t size_bytes)
 {
@@ -64,18 +84,29 @@ bool ebb__sizes_agree(struct replay *replay, const struct ebb_script_event *even
     double ratio = (double)size_bytes / (double)event->size_bytes;
     bool begins = other->ratio <= 0 ||
                   (replay->allocations - other->since) * OVER_DIVISOR > script->alloc_count;
-    if (!begins || ratio < LEAST_RATIO || ratio > MOST_RATIO || is_of_another(replay, size_bytes))
+    if (!begins || ratio < LEAST_RATIO || ratio > MOST_RATIO ||
+        !is_at_start(script, replay->position) || is_of_another(replay, size_bytes))
         return false;
     *other = (struct other_sizes){
         .ratio = ratio, .since = replay->allocations, .position = replay->position, .scaled = 1};
     return true;
 }
 
+/* Have so many allocations come since the first other size that there should be no doubt? */
+static bool is_due(const struct replay *replay)
+{
+    uint64_t seen = replay->allocations - replay->other_sizes.since;
+    uint32_t allocs = replay->current->script->alloc_count;
+    return seen >= PROVEN_ALLOCS || seen * PROVEN_DIVISOR >= allocs;
+}
+
 bool ebb__sizes_doubtful(const struct replay *replay)
 {
     const struct other_sizes *other = &replay->other_sizes;
-    return replay->current && other->ratio > 0 &&
-           (other->scaled < PROVEN_SCALED || replay->allocations - other->since < PROVEN_ALLOCS);
+    if (!replay->current || other->ratio <= 0 || other->is_proven)
+        return false;
+    uint64_t seen = replay->allocations - other->since + 1;
+    return !is_due(replay) || (uint64_t)other->scaled * SCALED_DIVISOR < seen;
 }
 
 void ebb__sizes_stray(struct replay *replay)
@@ -83,14 +114,16 @@ void ebb__sizes_stray(struct replay *replay)
     replay->other_sizes.strays++;
 }
 
-bool ebb__sizes_are_regular(const struct replay *replay)
+bool ebb__sizes_are_regular(struct replay *replay)
 {
-    const struct other_sizes *other = &replay->other_sizes;
+    struct other_sizes *other = &replay->other_sizes;
     const struct ebb_script *script = replay->current->script;
     if (other->ratio <= 0 && !(script->flags & EBB_SCRIPT_BY_SHAPE))
         return true; /* sizes tell enough */
-    uint32_t most = DOUBTFUL_STRAYS;
-    if (!ebb__sizes_doubtful(replay))
-        most += script->alloc_count / STRAYS_DIVISOR;
+    bool is_doubtful = ebb__sizes_doubtful(replay);
+    if (is_doubtful && is_due(replay))
+        return false; /* a few blocks have other sizes, which is another step */
+    other->is_proven |= !is_doubtful;
+    uint32_t most = DOUBTFUL_STRAYS + (is_doubtful ? 0 : script->alloc_count / STRAYS_DIVISOR);
     return other->strays <= most;
 }
