@@ -149,6 +149,20 @@ class Launch(unittest.TestCase):
         shutil.rmtree(os.path.join(self.cache, "ebb"))
         return summaries
 
+    def run_beside_plain(self, program, budget):
+        """Runs the program with and without Ebb, compares, and returns the summary."""
+        plain = self.plain(*program)
+        self.assertEqual(0, plain.returncode, plain.stderr)
+        path = os.path.join(self.folder, "summary.json")
+        result = self.run_ebb(*program, options=["--budget", budget, "--summary-json", path])
+        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertFalse(summary["budget_exceeded"])
+        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
+        self.assertGreater(summary["moved_in_bytes"], 0)
+        return summary
+
     def run_ebb(self, *args, options=(), **kwargs):
         """Runs `ebb run options -- args` to its end. The output is captured as bytes."""
         return self.run_command([*self.options(*options), "--", *args], **kwargs)

@@ -1,8 +1,5 @@
 #!/usr/bin/python3
 """Steps of other sizes each time have the same bytes, within the budget, by a plan."""
-import json
-import os
-
 from launching import Launch, compile_c, main
 
 WORK = ["--work", "2000", "--steps", "24"]
@@ -10,18 +7,7 @@ WORK = ["--work", "2000", "--steps", "24"]
 
 class Lengths(Launch):
     def run_lengths(self, *arguments, budget="110M"):
-        program = [compile_c("lengths"), *WORK, *arguments]
-        plain = self.plain(*program)
-        self.assertEqual(0, plain.returncode, plain.stderr)
-        path = os.path.join(self.folder, "summary.json")
-        result = self.run_ebb(*program, options=["--budget", budget, "--summary-json", path])
-        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
-        with open(path, encoding="utf-8") as file:
-            summary = json.load(file)
-        self.assertFalse(summary["budget_exceeded"])
-        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
-        self.assertGreater(summary["moved_in_bytes"], 0)
-        return summary
+        return self.run_beside_plain([compile_c("lengths"), *WORK, *arguments], budget)
 
     def test_any_length(self):
         summary = self.run_lengths()

@@ -1,8 +1,5 @@
 #!/usr/bin/python3
 """A program whose threads interleave has the same bytes, within the budget, by a plan."""
-import json
-import os
-
 from launching import Launch, compile_c, main
 
 
@@ -10,17 +7,7 @@ class Unordered(Launch):
     def run_unordered(self, budget, *arguments):
         program = [compile_c("unordered"), "--block", "1M", "--chains", "4", "--layers", "12",
                    "--work", "1", *arguments]
-        plain = self.plain(*program)
-        self.assertEqual(0, plain.returncode, plain.stderr)
-        path = os.path.join(self.folder, "summary.json")
-        result = self.run_ebb(*program, options=["--budget", budget, "--summary-json", path])
-        self.assertEqual((0, plain.stdout), (result.returncode, result.stdout), result.stderr)
-        with open(path, encoding="utf-8") as file:
-            summary = json.load(file)
-        self.assertFalse(summary["budget_exceeded"])
-        self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
-        self.assertGreater(summary["moved_in_bytes"], 0)
-        return summary
+        return self.run_beside_plain(program, budget)
 
     def test_planned(self):
         summary = self.run_unordered("70%", "--iterations", "24")

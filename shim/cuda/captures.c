@@ -1,5 +1,6 @@
 #include "captures.h"
 
+#include "fork_lock.h"
 #include "job.h"
 
 #include <pthread.h>
@@ -20,24 +21,9 @@ static struct capture *captures; /* under the lock, as all below */
 /* Blocks that were allocated or freed since the first capture began. */
 static CUdeviceptr *blocks;
 static size_t block_count, block_room;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+EBB_FORK_LOCK(201)
 
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-__attribute__((constructor)) static void start(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
 
 bool ebb__captures_any(void)
 {

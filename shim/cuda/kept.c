@@ -1,6 +1,7 @@
 #include "kept.h"
 
 #include "captures.h"
+#include "fork_lock.h"
 #include "unions.h"
 
 #include <pthread.h>
@@ -16,22 +17,7 @@ struct kept {
 
 static struct kept *all;
 static atomic_size_t kept_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-__attribute__((constructor)) static void start(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
+EBB_FORK_LOCK(202) /* above those of unions and captures */
 
 CUresult ebb__kept_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address)

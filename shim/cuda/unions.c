@@ -1,5 +1,7 @@
 #include "unions.h"
 
+#include "fork_lock.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +15,7 @@ struct known {
 #define BUCKETS 256u
 static struct known *buckets[BUCKETS];
 static atomic_size_t known_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-__attribute__((constructor)) static void start(void)
-{
-    pthread_atfork(before_fork, after_fork, after_fork);
-}
+EBB_FORK_LOCK(201)
 
 uintptr_t ebb__unions_key(CUgraph graph)
 {

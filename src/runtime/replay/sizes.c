@@ -57,9 +57,9 @@ static bool is_at_start(const struct ebb_script *script, uint32_t position)
 {
     const struct ebb_script_event *events = ebb__script_events(script);
     const struct ebb_script_block *blocks = ebb__script_blocks(script);
-    int64_t load = 0, here = 0, least = 0, most = 0;
+    double load = 0, here = 0, least = 0, most = 0; /* scripts are not trusted: no overflow */
     for (uint32_t i = 0; i < script->clock_count; i++) {
-        int64_t bytes = (int64_t)blocks[events[i].block].size_bytes;
+        double bytes = (double)blocks[events[i].block].size_bytes;
         here = i == position ? load : here;
         load += events[i].kind == EBB_EVENT_ALLOC ? bytes : -bytes;
         least = load < least ? load : least;
