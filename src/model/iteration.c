@@ -1,7 +1,7 @@
 /* Method: a window of a periodic stream is built unchanged (build.c), or with the largest sizes of
- * all windows, if these vary (widest.c). If threads interleave, the
- * window is the pattern, and its neighbours are merged into it first (unordered.c). Both then get
- * the times of iterations that were not traced (times.c). */
+ * all windows, if these vary (widest.c). If threads interleave, the window is the pattern, and its
+ * neighbours are merged into it first (unordered.c). All then get the times of iterations that were
+ * not traced (times.c). */
 #include "iteration.h"
 
 #include "times.h"

@@ -16,9 +16,8 @@
  *     one step as it has.
  *
  * Where it errs: steps whose batch or sequence is shorter than two thirds are not counted, unless
- * they are planned by their shape. Two
- * networks that are trained in turn, and hold about the same, count twice. So do more than five
- * micro-batches that are not planned.
+ * they are planned by their shape. Two networks that are trained in turn, and hold about the same,
+ * count twice. So do more than five micro-batches that are not planned.
  *
  *     struct ebb_steps steps = {0};
  *     for (each event) if (ebb__steps_push(&steps, &event, is_planned) != EBB_OK) ...

@@ -4,9 +4,8 @@
  *
  * Symbols are of four kinds: sizes of allocations; blocks and kinds of accesses (for programs that
  * allocate once); explicit iteration marks; and shapes (shapes.h). Shapes have the numbers of the
- * sizes. A repetition is identified by the hash of one
- * period of symbols. So its iterations are found anywhere: before it was recognised, and after an
- * interruption. Not thread-safe. */
+ * sizes. A repetition is identified by the hash of one period of symbols. So its iterations are
+ * found anywhere: before it was recognised, and after an interruption. Not thread-safe. */
 #ifndef EBB_MODEL_STREAM_H
 #define EBB_MODEL_STREAM_H
 
@@ -23,6 +22,12 @@ enum ebb_symbol_kind {
     EBB_SYMBOL_SHAPE, /* only if they are followed: shapes.h */
     EBB_SYMBOL_KIND_COUNT
 };
+
+/* Has the kind a symbol for each ALLOC, so that both kinds number them alike? */
+static inline bool ebb__symbol_is_alloc(enum ebb_symbol_kind kind)
+{
+    return kind == EBB_SYMBOL_ALLOC || kind == EBB_SYMBOL_SHAPE;
+}
 
 /* A repetition that the detector announced; it covers symbols [first_symbol, last_symbol). */
 struct ebb_repetition {

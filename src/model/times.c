@@ -39,7 +39,7 @@ static bool allocates_alike(const struct ebb_stream *stream, const struct ebb_te
                             const struct ebb_window *own, const struct ebb_window *window)
 {
     enum ebb_symbol_kind kind =
-        template->kind == EBB_SYMBOL_SHAPE ? EBB_SYMBOL_SHAPE : EBB_SYMBOL_ALLOC;
+        ebb__symbol_is_alloc(template->kind) ? template->kind : EBB_SYMBOL_ALLOC;
     const struct ebb_rolling *symbols = stream->symbols[kind].rolling;
     size_t own_first = ebb__stream_allocs_before(stream, own->first);
     size_t own_count = ebb__stream_allocs_before(stream, own->last) - own_first;

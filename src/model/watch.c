@@ -160,8 +160,8 @@ enum ebb_status ebb__watch_push(struct ebb_watch *watch, const struct ebb_event 
     }
     if (status)
         return status;
-    bool is_next = watch->template.kind == kind ||
-                   (watch->template.kind == EBB_SYMBOL_SHAPE && kind == EBB_SYMBOL_ALLOC);
+    bool is_next =
+        watch->template.kind == kind || (kind == EBB_SYMBOL_ALLOC && ebb__watch_varies(watch));
     return watch->found && is_next ? ebb__watch_record(watch) : EBB_OK;
 }
 
@@ -174,7 +174,7 @@ bool ebb__watch_in_period(const struct ebb_watch *watch)
 {
     const struct ebb_repetition *current = &watch->stream.current[watch->template.kind];
     const struct ebb_template *template = &watch->template;
-    if (watch->found && (template->landmark_bytes || template->kind == EBB_SYMBOL_SHAPE)) {
+    if (watch->found && (template->landmark_bytes || ebb__watch_varies(watch))) {
         size_t since = watch->stream.symbols[template->kind].events.count - watch->next_symbol;
         return since <=
                template->period_symbols + ebb__landmark_tolerance(template->period_symbols);
@@ -189,8 +189,7 @@ size_t ebb__watch_period_clock_events(const struct ebb_watch *watch)
 
 size_t ebb__watch_period_allocs(const struct ebb_watch *watch)
 {
-    bool by_allocs = watch->found && (watch->template.kind == EBB_SYMBOL_ALLOC ||
-                                      watch->template.kind == EBB_SYMBOL_SHAPE);
+    bool by_allocs = watch->found && ebb__symbol_is_alloc(watch->template.kind);
     return by_allocs ? watch->template.period_symbols : 0;
 }
 
@@ -327,7 +326,7 @@ static bool any_traced(const struct ebb_watch *watch, struct ebb_window *window,
 {
     const struct ebb_stream *stream = &watch->stream;
     if (!ebb__watch_in_period(watch) || watch->template.kind == EBB_SYMBOL_MARK ||
-        watch->template.kind == EBB_SYMBOL_SHAPE || watch->template.landmark_bytes)
+        ebb__watch_varies(watch) || watch->template.landmark_bytes)
         return false;
     const struct ebb_repetition *current = &stream->current[watch->template.kind];
     const struct ebb_symbols *symbols = &stream->symbols[watch->template.kind];

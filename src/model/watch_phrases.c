@@ -14,8 +14,7 @@
 void ebb__watch_hold(struct ebb_watch *watch)
 {
     bool was_held = watch->held;
-    enum ebb_symbol_kind kind = watch->template.kind;
-    watch->held = watch->found && (kind == EBB_SYMBOL_ALLOC || kind == EBB_SYMBOL_SHAPE) &&
+    watch->held = watch->found && ebb__symbol_is_alloc(watch->template.kind) &&
                   watch->template.landmark_bytes == 0;
     if (watch->held && !was_held)
         memset(&watch->gaps, 0, sizeof watch->gaps);

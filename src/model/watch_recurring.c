@@ -150,6 +150,23 @@ static bool has_recurred(const struct ebb_watch_phrase *phrases, size_t count)
     return again && newest->swing_bytes * PART_DIVISOR >= most_bytes;
 }
 
+/* Is the template a loop in the phrase? */
+static bool is_loop_in(const struct ebb_watch *watch, const struct ebb_watch_phrase *phrase)
+{
+    const struct ebb_template *template = &watch->template;
+    return template->kind == EBB_SYMBOL_ALLOC && !template->landmark_bytes &&
+           template->period_symbols * LOOP_DIVISOR <= phrase->last - phrase->first;
+}
+
+/* Is it long enough for an iteration, and nothing in force repeats that is more than a loop in
+ * it? */
+static bool may_be_iteration(const struct ebb_watch *watch, const struct ebb_watch_phrase *phrase)
+{
+    size_t symbols = phrase->last - phrase->first;
+    size_t repeats = watch->stream.current[EBB_SYMBOL_ALLOC].period_symbols;
+    return symbols >= (size_t)ebb__tuning()->early_period && repeats * LOOP_DIVISOR <= symbols;
+}
+
 /* Are the two newest phrases one step, but for their sizes? All three troughs around them are as
  * low, and none between them is lower. A lower one that follows shows later that they were
  * micro-batches. */
@@ -197,17 +214,11 @@ static bool is_part_of(const struct ebb_watch *watch, const struct ebb_watch_phr
 /* Has the newest step come before in its shape? A template that is a shape may be a part of it. */
 static bool recurs_in_shape(const struct ebb_watch *watch, struct ebb_watch_phrase *phrase)
 {
-    const struct ebb_template *template = &watch->template;
     if (!find_shape(watch, phrase))
         return false;
-    size_t symbols = phrase->last - phrase->first;
-    size_t repeats = watch->stream.current[EBB_SYMBOL_ALLOC].period_symbols;
-    bool is_loop = template->kind == EBB_SYMBOL_ALLOC && !template->landmark_bytes &&
-                   template->period_symbols * LOOP_DIVISOR <= symbols;
-    phrase->replaces = !watch->found || is_loop || is_part_of(watch, phrase);
+    phrase->replaces = !watch->found || is_loop_in(watch, phrase) || is_part_of(watch, phrase);
     uint64_t least = watch->recurring.troughs[watch->recurring.count - 1].bytes;
-    return phrase->replaces && symbols >= (size_t)ebb__tuning()->early_period &&
-           repeats * LOOP_DIVISOR <= symbols &&
+    return phrase->replaces && may_be_iteration(watch, phrase) &&
            least + phrase->swing_bytes * PART_DIVISOR >= watch->stream.peak_bytes;
 }
 
@@ -248,12 +259,9 @@ bool ebb__watch_recurring(struct ebb_watch *watch, struct ebb_watch_phrase *phra
         !has_recurred(phrases, count))
         return false;
     *phrase = phrases[count - 1];
-    size_t symbols = phrase->last - phrase->first;
-    size_t repeats = watch->stream.current[EBB_SYMBOL_ALLOC].period_symbols;
     bool by_allocs = template->kind == EBB_SYMBOL_ALLOC && !template->landmark_bytes;
-    bool is_loop = by_allocs && template->period_symbols * LOOP_DIVISOR <= symbols;
-    phrase->replaces = !watch->found || is_loop;
-    return symbols >= (size_t)ebb__tuning()->early_period && repeats * LOOP_DIVISOR <= symbols &&
+    phrase->replaces = !watch->found || is_loop_in(watch, phrase);
+    return may_be_iteration(watch, phrase) &&
            (phrase->replaces || (by_allocs && come_in_any_order(phrases, count)));
 }
 

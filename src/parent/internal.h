@@ -352,7 +352,8 @@ void ebb__parent_trace(struct process *process);
 void ebb__parent_settle(struct process *process);
 struct seen {
     size_t traced;
-    size_t in_a_row; /* in a row, up to the newest */
+    size_t in_a_row;       /* in a row, up to the newest */
+    uint64_t widest_bytes; /* allocated in one of them, at most */
 };
 /* Of the repetition that counts as the iteration. */
 struct seen ebb__parent_seen(const struct process *process);

@@ -99,19 +99,6 @@ static bool is_attempt_due(struct ebb_parent *parent, const struct process *proc
            (parent->options.record || ebb__lanes_known(parent, process->memory));
 }
 
-/* Bytes that an iteration of the newest repetition has allocated, at most. */
-static uint64_t widest_bytes(const struct process *process)
-{
-    const struct ebb_watch_iteration *iterations;
-    size_t count = ebb__watch_kept(process->stream.watch, &iterations);
-    size_t newest = ebb__watch_pattern(process->stream.watch);
-    uint64_t widest = 0;
-    for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;)
-        if (iterations[i].alloc_bytes > widest)
-            widest = iterations[i].alloc_bytes;
-    return widest;
-}
-
 static void try_to_plan(struct ebb_parent *parent, struct process *process)
 {
     if (!is_attempt_due(parent, process))
@@ -141,7 +128,7 @@ static void try_to_plan(struct ebb_parent *parent, struct process *process)
             ebb__phase_set(&process->phase, reactive ? PHASE_FOLLOWED : PHASE_PLANNED);
             process->stream.allocs_lost = 0;
             process->learning.rest.from_ns = 0; /* that stretch is over */
-            process->learning.widest_bytes = widest_bytes(process);
+            process->learning.widest_bytes = ebb__parent_seen(process).widest_bytes;
             if (reactive) {
                 ebb__parent_tell(process, EBB_MESSAGE_TRACE, EBB_OBSERVE_NEVER);
             } else {
@@ -291,10 +278,11 @@ static void plan_wider(struct ebb_parent *parent, struct process *process)
     struct learning *learning = &process->learning;
     size_t count = ebb__watch_iterations(process->stream.watch);
     struct ebb_model model;
-    if (count == learning->widened_at || !learning->widest_bytes)
+    if (count == learning->widened_at || !learning->widest_bytes ||
+        !ebb__watch_varies(process->stream.watch))
         return;
     learning->widened_at = count;
-    uint64_t widest = widest_bytes(process);
+    uint64_t widest = ebb__parent_seen(process).widest_bytes;
     if (widest <= learning->widest_bytes + learning->widest_bytes / WIDER_DIVISOR ||
         ebb__watch_model(process->stream.watch, &model, NULL, NULL) != EBB_OK)
         return;

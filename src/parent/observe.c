@@ -13,6 +13,8 @@ struct seen ebb__parent_seen(const struct process *process)
     for (size_t i = count; i-- > 0 && iterations[i].pattern + 1 == newest;) {
         seen.traced += iterations[i].traced;
         seen.in_a_row += in_a_row;
+        if (iterations[i].alloc_bytes > seen.widest_bytes)
+            seen.widest_bytes = iterations[i].alloc_bytes;
         in_a_row = in_a_row && i > 0 && iterations[i - 1].last_event == iterations[i].first_event;
     }
     return seen;

@@ -247,8 +247,8 @@ void ebb__clock_come_back(struct replay *replay, const struct prepared_script *c
                           uint32_t absence);
 
 /* sizes.c */
-/* May an allocation of `size_bytes` be this event of the script in force? If it is the first one of
- * another size, it begins a step in doubt. */
+/* May an allocation of `size_bytes`, which is not the event's size, be this event of the script in
+ * force? If it is the first such one, it begins a step in doubt. */
 bool ebb__sizes_agree(struct replay *replay, const struct ebb_script_event *event,
                       uint64_t size_bytes);
 /* Has a step of other sizes begun, without enough evidence so far? */

@@ -10,8 +10,7 @@
 #include "runtime/replay/matcher.h"
 
 enum {
-    PROVEN_ALLOCS =
-        16, /* allocations from the first other size on: then it is no doubt any more, */
+    PROVEN_ALLOCS = 16,    /* allocations since the first other size end the doubt, */
     PROVEN_DIVISOR = 2,    /* or so large a part of those of the script, */
     SCALED_DIVISOR = 4,    /* if such a part of them has a scaled size */
     DOUBTFUL_STRAYS = 2,   /* frees at other places than in the script, while it is in doubt */
@@ -41,13 +40,10 @@ static bool is_scaled(uint64_t from_bytes, uint64_t to_bytes, double ratio)
 /* Does another script have such an allocation? Then it may be the one that is followed now. */
 static bool is_of_another(const struct replay *replay, uint64_t size_bytes)
 {
-    for (uint32_t i = 0; i < replay->script_count; i++) {
-        const struct ebb_script *script = replay->scripts[i].script;
-        uint32_t first = ebb__template_first_alloc(script, size_bytes);
-        if (&replay->scripts[i] != replay->current && first < script->alloc_count &&
-            ebb__script_events(script)[ebb__script_allocs(script)[first]].size_bytes == size_bytes)
+    for (uint32_t i = 0; i < replay->script_count; i++)
+        if (&replay->scripts[i] != replay->current &&
+            ebb__template_next_alloc(replay->scripts[i].script, 0, size_bytes) != UINT32_MAX)
             return true;
-    }
     return false;
 }
 
@@ -73,7 +69,7 @@ bool ebb__sizes_agree(struct replay *replay, const struct ebb_script_event *even
 {
     struct other_sizes *other = &replay->other_sizes;
     const struct ebb_script *script = replay->current->script;
-    if (event->size_bytes == size_bytes || event->size_bytes == EBB_SCRIPT_ANY_SIZE)
+    if (event->size_bytes == EBB_SCRIPT_ANY_SIZE)
         return true;
     if (script->flags & (EBB_SCRIPT_BY_SHAPE | EBB_SCRIPT_ANNOUNCED))
         return false;
