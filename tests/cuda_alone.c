@@ -1,10 +1,11 @@
 /* The door's place in a run without a run: for tests of the library with its engine, on the fake
- * driver. The budget of each device is EBB_ALONE_BUDGET in bytes, else it has none. EBB_ALONE_CHAOS
- * is the seed of random evictions. EBB_ALONE_BACKING is managed (usual), vmm-host, vmm-trusting, or
- * native: nothing moves. EBB_ALONE_TUNING sets one tuning number. Nobody reads the ring.
+ * driver. The budget of each device is EBB_ALONE_BUDGET in bytes, else it has none. EBB_ALONE_HOST
+ * is that of host memory, also of pinned memory. EBB_ALONE_CHAOS is the seed of random evictions.
+ * EBB_ALONE_BACKING is managed (usual), vmm-host, vmm-trusting, or native: nothing moves.
+ * EBB_ALONE_TUNING sets one tuning number. Nobody reads the ring.
  *
  * In the end, a line for each device is appended to the file EBB_ALONE_REPORT. It has bytes moved
- * out and in, most bytes held, and the largest excess over the budget. */
+ * out and in, most bytes held, the largest excess over the budget, and most bytes in host memory. */
 #include "../shim/cuda/attach.h"
 
 #include "base/tuning.h"
@@ -30,9 +31,10 @@ static void report_device(int file, size_t i)
     const struct ebb_ledger *ledger = attached[i].ledger;
     char line[128];
     int bytes =
-        snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+        snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
                  atomic_load(&counters->moved_out_bytes), atomic_load(&counters->moved_in_bytes),
-                 atomic_load(&ledger->peak_bytes), atomic_load(&ledger->over_bytes));
+                 atomic_load(&ledger->peak_bytes), atomic_load(&ledger->over_bytes),
+                 atomic_load(&counters->store_peak_bytes));
     if (write(file, line, (size_t)bytes) != bytes)
         abort();
 }
@@ -107,8 +109,8 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
         .slot = &ledger->slots[1],
         .ring = ring,
         .backing = backing(),
-        .host_budget_bytes = UINT64_MAX,
-        .pinned_budget_bytes = UINT64_MAX,
+        .host_budget_bytes = number("EBB_ALONE_HOST", UINT64_MAX),
+        .pinned_budget_bytes = number("EBB_ALONE_HOST", UINT64_MAX),
         .chaos_seed = number("EBB_ALONE_CHAOS", 0),
     };
     return true;

@@ -39,6 +39,7 @@ MIB = 1 << 20
 # Blocks of vmm-host leave only if no kernel runs. With several threads a new one may have no room.
 AWAY = ("ebb: the GPU's budget is full of blocks that cannot leave now: a new one begins in host "
         "memory, which is slower\n")
+FULL = "ebb: the budget of host memory is full: nothing more is evicted from the GPU\n"
 # Smaller blocks never move. Of these, kernels use the first bytes, or the last ones.
 ROOM = f"--room={MIB}"
 SHORT = ["--iterations=2", "--layers=3", "--bytes=16384", ROOM]
@@ -55,6 +56,11 @@ GLOBALS = 512  # bytes of a module, which are none of the budget
 
 def budget(mib):
     return {"EBB_ALONE_BUDGET": mib * MIB, "FAKECUDA_BUDGET": mib * MIB + GLOBALS}
+
+
+def host(mib):
+    """Of host memory. The engine's own pinned memory is in it."""
+    return {"EBB_ALONE_HOST": mib * MIB, "FAKECUDA_PINNED": mib * MIB}
 
 
 def full(command):
@@ -89,8 +95,10 @@ def wrong(command, expected, variables):
         done = through(command, **variables)
     except subprocess.TimeoutExpired:
         return f"{repeat(command, variables)}\n    no end within {PATIENCE_S} s"
-    if variables["EBB_ALONE_BACKING"] == "vmm-host" and done.stderr == AWAY:
-        done.stderr = ""
+    if variables["EBB_ALONE_BACKING"] == "vmm-host":
+        done.stderr = done.stderr.replace(AWAY, "")
+    if "EBB_ALONE_HOST" in variables:
+        done.stderr = done.stderr.replace(FULL, "")
     if (done.stdout, done.returncode, done.stderr) == (expected, 0, ""):
         return None
     return (f"{repeat(command, variables)}\n    exit code {done.returncode}, output "
@@ -118,10 +126,12 @@ def failures(command, expected, seeds, variables):
 
 
 def evicted_bytes(path):
-    """Of all runs, as tests/cuda_alone.c reports them, and the largest excess over the budget."""
+    """Of all runs, as tests/cuda_alone.c reports them, the largest excess over the budget, and most
+    bytes in host memory."""
     with open(path, encoding="utf-8") as file:
         devices = [[int(word) for word in line.split()] for line in file]
-    return sum(device[0] for device in devices), max(device[3] for device in devices)
+    return (sum(device[0] for device in devices), max(device[3] for device in devices),
+            max(device[4] for device in devices))
 
 
 class Schedules(unittest.TestCase):
@@ -147,10 +157,11 @@ class Schedules(unittest.TestCase):
                              {**variables, "EBB_ALONE_REPORT": report})
             if found:
                 self.fail("\n" + "\n".join(found[:MOST_SHOWN]))
-            out, over = evicted_bytes(report)
+            out, over, most_host = evicted_bytes(report)
         self.assertEqual(moves and variables["EBB_ALONE_BACKING"] != "native", out > 0,
                          "evictions")
         self.assertEqual(0, over)
+        self.assertLessEqual(most_host, variables.get("EBB_ALONE_HOST", most_host))
         settings = [f"{name}={value}" for name, value in variables.items()]
         print(f"{seeds} schedules passed, {1000 * (children_s() - before) / seeds:.0f} ms of a CPU "
               f"and {out / seeds / MIB:.0f} MiB evicted each:", *settings, shlex.join(command),
@@ -174,6 +185,14 @@ class Schedules(unittest.TestCase):
         self.same(["cuda_train", *LARGE], seeds=1 + SEEDS // 100, **budget(24))
         self.same(["cuda_train", "--threads=3", *SPARSE], seeds=1 + SEEDS // 20,
                   **budget(12), **PATIENT)
+
+    def test_host_budget(self):
+        """Device and host have little more than what is live. An eviction waits until what comes
+        before it has left host memory, and no byte is lost."""
+        self.same(["cuda_train", *LARGE], seeds=1 + SEEDS // 20, **budget(24), **host(42))
+        self.same(["cuda_train", *SHORT], seeds=1 + SEEDS // 2, **budget(12), **host(13))
+        self.same(["cuda_torture", "--operations=120", "--seed={seed}", ROOM], **budget(8),
+                  EBB_ALONE_HOST=9 * MIB)  # it has pinned memory of its own
 
     def test_nothing_moves(self):
         self.same(["cuda_train", *SHORT], ["native"])

@@ -147,7 +147,7 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
         .ring = parent->ring,
         .backing = record ? EBB_CUDA_NATIVE : chosen_backing(),
         .host_budget_bytes = parent->store_limit_bytes,
-        .pinned_budget_bytes = UINT64_MAX,
+        .pinned_budget_bytes = parent->store_limit_bytes,
         .record = record,
         .chaos_seed = chaos ? strtoull(chaos, NULL, 0) : 0,
     };

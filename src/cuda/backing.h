@@ -56,8 +56,10 @@ struct ebb_cuda_backing_ops {
     /* The contents are dead, and absent: host memory is released where possible. */
     CUresult (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                        CUstream lane);
-    /* Accesses to these bytes are served without pages of the device. NULL: so they are. */
-    CUresult (*serve)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes);
+    /* Accesses to these bytes are served without pages of the device. NULL: so they are. is_urgent:
+     * kernels are about to access them, so host memory beyond the budget is taken. */
+    CUresult (*serve)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                      bool is_urgent);
     /* Returns pages that have left their addresses to the driver. NULL: they are not recycled. What
      * is recycled counts as held until then. */
     void (*trim)(struct ebb_cuda_backing *backing);

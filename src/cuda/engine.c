@@ -86,6 +86,17 @@ uint64_t ebb__cuda_random(struct ebb_cuda *engine)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* Host memory is pinned there. */
+static void limit_to_pinned(struct ebb_cuda_config *config)
+{
+    uint64_t pinned = config->pinned_budget_bytes;
+    uint64_t left = pinned == UINT64_MAX       ? pinned
+                    : pinned > CUDA_FLAG_BYTES ? pinned - CUDA_FLAG_BYTES
+                                               : 0;
+    if (config->host_budget_bytes > left)
+        config->host_budget_bytes = left;
+}
+
 static enum ebb_status make_backing(struct ebb_cuda *engine, struct ebb_error *error)
 {
     switch (engine->config.backing) {
@@ -93,9 +104,7 @@ static enum ebb_status make_backing(struct ebb_cuda *engine, struct ebb_error *e
         return ebb__managed_create(&engine->config, &engine->backing, error);
     case EBB_CUDA_VMM_HOST:
     case EBB_CUDA_VMM_TRUSTING:
-        /* Host memory is pinned there. */
-        if (engine->config.host_budget_bytes > engine->config.pinned_budget_bytes)
-            engine->config.host_budget_bytes = engine->config.pinned_budget_bytes;
+        limit_to_pinned(&engine->config);
         return ebb__vmm_host_create(&engine->config, &engine->backing, error);
     case EBB_CUDA_NATIVE:
         return ebb__native_create(&engine->config, &engine->backing, error);

@@ -338,11 +338,11 @@ static bool make_resources(struct cuda_mover *mover)
     const struct ebb_cuda_driver *driver = mover->driver;
     const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
     void *flag = NULL;
-    if (driver->cuMemHostAlloc(&flag, 4096, flags) != CUDA_SUCCESS)
+    if (driver->cuMemHostAlloc(&flag, CUDA_FLAG_BYTES, flags) != CUDA_SUCCESS)
         return false;
     mover->lanes.flag = flag;
     atomic_store(mover->lanes.flag, mover->newest_arrival);
-    atomic_store(&mover->config.backing->pinned_bytes, 4096);
+    atomic_fetch_add(&mover->config.backing->pinned_bytes, CUDA_FLAG_BYTES);
     return driver->cuMemHostGetDevicePointer_v2(&mover->lanes.flag_on_device, flag, 0) ==
                CUDA_SUCCESS &&
            make_lane(mover, &mover->lanes.in) && make_lane(mover, &mover->lanes.out) &&

@@ -33,6 +33,7 @@
 #include "cuda/table.h"
 
 #define CUDA_MOVE_EVENTS 32u
+#define CUDA_FLAG_BYTES 4096u /* pinned, for the counter of arrivals */
 
 enum cuda_move_kind {
     CUDA_MOVE_POPULATE,

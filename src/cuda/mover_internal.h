@@ -135,9 +135,12 @@ void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first,
 bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move);
 uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
                              enum cuda_real real, bool is, uint32_t *count);
+/* Are the *ins* and *drops* over that were requested before this number? In launch order they have
+ * returned the host memory that a later request takes. */
+bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number);
 /* Accesses to what is not on the device are served, if they need that. What is nowhere gets host
- * memory. False: there is none. */
-bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count);
+ * memory. is_urgent: beyond the budget of pinned memory, too. False: there is none. */
+bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_urgent);
 /* How many of these units come or leave at once. */
 uint32_t ebb__mover_piece(struct cuda_mover *mover, uint32_t first, uint32_t count);
 void ebb__mover_progress(struct cuda_mover *mover);

@@ -92,16 +92,29 @@ bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move
            (move->arrival || is_in_over(mover, move->after[CUDA_QUEUE_IN]));
 }
 
+bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number)
+{
+    const struct cuda_queue *queues[] = {&mover->queues.in, &mover->queues.drop};
+    bool is_settled = true;
+    pthread_mutex_lock(&mover->lock);
+    for (unsigned i = 0; i < 2; i++)
+        if (queues[i]->first < queues[i]->last &&
+            ebb__queue_at(queues[i], queues[i]->first)->number < number)
+            is_settled = false;
+    pthread_mutex_unlock(&mover->lock);
+    return is_settled;
+}
+
 /* ---- in -------------------------------------------------------------------------------------- */
 
-bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count)
+bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_urgent)
 {
     struct ebb_cuda_backing *backing = mover->config.backing;
     uint64_t bytes = 0;
     if (!backing->ops->serve)
         return true;
     if (backing->ops->serve(backing, ebb__table_address(mover->config.table, first),
-                            ebb__unit_bytes(count)) != CUDA_SUCCESS)
+                            ebb__unit_bytes(count), is_urgent) != CUDA_SUCCESS)
         return false;
     for (uint32_t i = 0; i < count; i++) {
         if (mover->units[first + i].real != CUDA_REAL_NOWHERE)
@@ -130,7 +143,7 @@ static void set_stray(struct cuda_mover *mover, uint32_t first, uint32_t count, 
 static void stray(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     set_stray(mover, first, count, true);
-    ebb__mover_serve(mover, first, count);
+    ebb__mover_serve(mover, first, count, true);
 }
 
 static bool is_exposed(const struct cuda_mover *mover)
@@ -249,12 +262,16 @@ static bool may_come(struct cuda_mover *mover, const struct cuda_move *move, uin
     return ebb__mover_are_over(mover, move);
 }
 
-/* A block that begins in host memory. It strays if there is none, and the caller sees that. */
-static void step_serve(struct cuda_mover *mover, const struct cuda_move *move)
+/* A block that begins in host memory. It strays if there is none, and the caller sees that. False:
+ * what comes or dies before it returns some first. */
+static bool step_serve(struct cuda_mover *mover, const struct cuda_move *move)
 {
-    bool is_served = ebb__mover_serve(mover, move->first, move->count);
+    bool is_served = ebb__mover_serve(mover, move->first, move->count, false);
+    if (!is_served && !ebb__mover_is_settled(mover, move->number))
+        return false;
     set_stray(mover, move->first, move->count, !is_served);
     announce(mover, move);
+    return true;
 }
 
 /* Units that are used where they are, all of them on the device or none. */
@@ -298,10 +315,8 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         return false; /* one at a time: there is one event */
     if (!next_in(mover, &move, &is_free))
         return false;
-    if (move.kind == CUDA_MOVE_SERVE && is_free) {
-        step_serve(mover, &move);
+    if (move.kind == CUDA_MOVE_SERVE && is_free && step_serve(mover, &move))
         return true;
-    }
     if (side->number != move.number)
         *side = (struct cuda_side){.number = move.number};
     uint32_t count, last = move.first + move.count;

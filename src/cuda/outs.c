@@ -26,7 +26,7 @@ void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first,
         ebb__mover_unstick(mover, first + i);
     }
     if (is_kept && is_stray) /* it is used although it leaves */
-        ebb__mover_serve(mover, first, count);
+        ebb__mover_serve(mover, first, count, true);
     count_out(mover, kind, ebb__unit_bytes(count));
     if (kind != CUDA_MOVE_FORGET)
         ebb__mover_give_bytes(mover, ebb__unit_bytes(count));
@@ -182,12 +182,32 @@ static void skip_piece(struct cuda_side *side, const struct cuda_move *move)
     side->failures = 0;
 }
 
+/* Is there host memory for the piece, beside what is on its way there? */
+static bool has_host(const struct cuda_mover *mover, uint32_t count)
+{
+    const struct cuda_flights *flights = &mover->moving.flights;
+    uint64_t budget = mover->config.engine->host_budget_bytes;
+    uint64_t bytes = atomic_load(&mover->config.backing->host_bytes) + ebb__unit_bytes(count);
+    for (uint32_t i = 0; i < flights->count; i++) {
+        const struct cuda_flight *flight = &flights->items[ebb__flight_at(flights, i)];
+        if (flight->kind == CUDA_MOVE_EVICT)
+            bytes += ebb__unit_bytes(flight->count);
+    }
+    return bytes <= budget;
+}
+
 static bool start(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_flights *flights = &mover->moving.flights;
     struct cuda_flight *flight = &flights->items[ebb__flight_at(flights, flights->count)];
-    if (move_out(mover, move, flight) != CUDA_SUCCESS) {
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (move->kind != CUDA_MOVE_EVICT || has_host(mover, side->piece_count))
+        result = move_out(mover, move, flight);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && move->kind == CUDA_MOVE_EVICT &&
+        !ebb__mover_is_settled(mover, move->number))
+        return false;
+    if (result != CUDA_SUCCESS) {
         if (++side->failures < 3)
             return false;
         if (move->kind != CUDA_MOVE_FORGET)

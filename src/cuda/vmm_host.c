@@ -185,11 +185,11 @@ static CUresult vmm_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, u
 
 /* The part that has the bytes, or a new one. */
 static CUresult serve_piece(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
-                            uint32_t count)
+                            uint32_t count, bool is_urgent)
 {
     uint32_t number = units[0].part;
     if (!number) {
-        number = ebb__vmm_part_take(&vmm->pages, count);
+        number = ebb__vmm_part_take(&vmm->pages, count, is_urgent);
         if (!number)
             return CUDA_ERROR_OUT_OF_MEMORY;
         ebb__vmm_assign_part(vmm, first, units, number);
@@ -200,7 +200,8 @@ static CUresult serve_piece(struct vmm *vmm, CUdeviceptr first, struct vmm_unit 
 
 /* Host memory with undefined contents, where nothing is. Where a part has the bytes, it is mapped.
  * One that could not be mapped has the bytes all the same, and the next call tries again. */
-static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes)
+static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
+                          bool is_urgent)
 {
     struct vmm *vmm = (struct vmm *)backing;
     struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
@@ -211,9 +212,9 @@ static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, u
             units[i + j].is_released = false;
         if (units[i].page)
             continue;
-        CUresult result = serve_piece(vmm, at, &units[i], count);
+        CUresult result = serve_piece(vmm, at, &units[i], count, is_urgent);
         for (unsigned tries = 1; tries < VMM_MOST_TRIES && result != CUDA_SUCCESS; tries++)
-            result = serve_piece(vmm, at, &units[i], count);
+            result = serve_piece(vmm, at, &units[i], count, is_urgent);
         if (result != CUDA_SUCCESS)
             return result;
     }
@@ -226,7 +227,7 @@ static CUresult vmm_evict_to(struct ebb_cuda_backing *backing, CUdeviceptr first
                              CUdeviceptr *to)
 {
     struct vmm *vmm = (struct vmm *)backing;
-    uint32_t part = ebb__vmm_part_take(&vmm->pages, ebb__vmm_count(bytes));
+    uint32_t part = ebb__vmm_part_take(&vmm->pages, ebb__vmm_count(bytes), false);
     if (!part)
         return CUDA_ERROR_OUT_OF_MEMORY;
     ebb__vmm_units_at(vmm, first)[0].part = part;

@@ -229,10 +229,10 @@ static uint32_t take_free(struct vmm_pages *pages, uint32_t unit_count)
     return VMM_NO_PART;
 }
 
-uint32_t ebb__vmm_part_take(struct vmm_pages *pages, uint32_t unit_count)
+uint32_t ebb__vmm_part_take(struct vmm_pages *pages, uint32_t unit_count, bool is_urgent)
 {
     uint32_t number = take_free(pages, unit_count);
-    if (number || !make_room(pages, unit_count))
+    if (number || (!make_room(pages, unit_count) && !is_urgent))
         return number;
     number = new_number(pages);
     if (number && make_part(pages, &pages->parts[number], unit_count) != CUDA_SUCCESS) {

@@ -71,9 +71,9 @@ void ebb__vmm_page_give(struct vmm_pages *pages, uint32_t page);
 /* Returns all cached pages to the driver. */
 void ebb__vmm_pages_trim(struct vmm_pages *pages);
 
-/* A part from which no copy is on its way. VMM_NO_PART: the budget of pinned memory is full, or the
- * driver refuses. */
-uint32_t ebb__vmm_part_take(struct vmm_pages *pages, uint32_t unit_count);
+/* A part from which no copy is on its way. VMM_NO_PART: the budget of pinned memory is full, if it
+ * is not urgent, or the driver refuses. */
+uint32_t ebb__vmm_part_take(struct vmm_pages *pages, uint32_t unit_count, bool is_urgent);
 void ebb__vmm_part_give(struct vmm_pages *pages, uint32_t part);
 
 /* Maps a handle at an address. The device may read and write there afterwards: ebb__vmm_open(). */

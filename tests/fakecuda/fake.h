@@ -303,7 +303,10 @@ struct range {
 
 extern pthread_mutex_t memory_lock;
 
-extern size_t fake_pinned_bytes, fake_most_pinned_bytes; /* of cuMemHostAlloc */
+extern size_t fake_pinned_bytes, fake_most_pinned_bytes; /* of cuMemHostAlloc and cuMemCreate */
+/* Under memory_lock. False: that is more than FAKECUDA_PINNED. */
+bool fake_pinned_take(size_t bytes);
+void fake_pinned_give(size_t bytes);
 
 bool fake_arena_start(void);
 /* A piece of the address space, inaccessible to the host. 0 if there is none. memory_lock held. */

@@ -119,6 +119,21 @@ API cuMemFree_v2(CUdeviceptr address)
 
 /* --- pinned host memory ----------------------------------------------------------------------- */
 
+bool fake_pinned_take(size_t bytes)
+{
+    if (fake_set.pinned_bytes && fake_pinned_bytes + bytes > fake_set.pinned_bytes)
+        return false;
+    fake_pinned_bytes += bytes;
+    if (fake_pinned_bytes > fake_most_pinned_bytes)
+        fake_most_pinned_bytes = fake_pinned_bytes;
+    return true;
+}
+
+void fake_pinned_give(size_t bytes)
+{
+    fake_pinned_bytes -= bytes;
+}
+
 static CUresult host_allocate(void **pointer, size_t bytes, unsigned flags)
 {
     CUcontext context;
@@ -129,7 +144,7 @@ static CUresult host_allocate(void **pointer, size_t bytes, unsigned flags)
     if (fake_fault(FAULT_HOST))
         DONE(CUDA_ERROR_OUT_OF_MEMORY);
     pthread_mutex_lock(&memory_lock);
-    bool fits = !fake_set.pinned_bytes || fake_pinned_bytes + bytes <= fake_set.pinned_bytes;
+    bool fits = fake_pinned_take(bytes);
     void *at = fits ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                     : MAP_FAILED;
     struct range *range =
@@ -138,10 +153,9 @@ static CUresult host_allocate(void **pointer, size_t bytes, unsigned flags)
         range->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP; /* unified addressing: always mapped */
         range->context = context;
         range->device = context->device;
-        fake_pinned_bytes += bytes;
-        if (fake_pinned_bytes > fake_most_pinned_bytes)
-            fake_most_pinned_bytes = fake_pinned_bytes;
         *pointer = at;
+    } else if (fits) {
+        fake_pinned_give(bytes);
     }
     pthread_mutex_unlock(&memory_lock);
     DONE(range ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
@@ -176,7 +190,7 @@ API cuMemFreeHost(void *pointer)
     struct range *range = host_range(pointer, RANGE_HOST);
     if (range) {
         size_t bytes = range->bytes;
-        fake_pinned_bytes -= bytes;
+        fake_pinned_give(bytes);
         fake_range_remove(range);
         munmap(pointer, bytes);
     }

@@ -26,6 +26,8 @@ static void drop(struct handle *handle)
         return;
     if (handle->device != CU_DEVICE_CPU)
         fake_bytes_add(handle->device, BYTES_VMM, -(long long)handle->bytes, "a release");
+    else
+        fake_pinned_give(handle->bytes);
     fake_arena_give(handle->place, handle->bytes);
     free(handle);
 }
@@ -130,10 +132,14 @@ API cuMemCreate(CUmemGenericAllocationHandle *to, size_t bytes,
     handle->device = device;
     handle->references = 1;
     pthread_mutex_lock(&memory_lock);
-    if (device == CU_DEVICE_CPU || fake_bytes_fit(device, bytes))
+    bool is_host = device == CU_DEVICE_CPU;
+    bool fits = is_host ? fake_pinned_take(bytes) : fake_bytes_fit(device, bytes);
+    if (fits)
         handle->place = fake_arena_take(bytes, GRANULE);
-    if (handle->place && device != CU_DEVICE_CPU)
+    if (handle->place && !is_host)
         fake_bytes_add(device, BYTES_VMM, (long long)bytes, "cuMemCreate");
+    if (!handle->place && fits && is_host)
+        fake_pinned_give(bytes);
     pthread_mutex_unlock(&memory_lock);
     if (!handle->place) {
         free(handle);
