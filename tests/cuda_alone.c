@@ -5,7 +5,7 @@
  * EBB_ALONE_TUNING sets one tuning number. Nobody reads the ring.
  *
  * In the end, a line for each device is appended to the file EBB_ALONE_REPORT. It has bytes moved
- * out and in, most bytes held, the largest excess over the budget, and most bytes in host memory. */
+ * out and in, most bytes held, the largest excess over the budget, most bytes in host memory. */
 #include "../shim/cuda/attach.h"
 
 #include "base/tuning.h"
