@@ -5,7 +5,7 @@
  *
  * The program takes its functions from libcuda.so.1, which is the preloaded library, and the
  * driver's own from EBB_CUDA_DRIVER. Rounds of launches by the one and by the other alternate, on a
- * stream for each thread, and with blocks that all threads use. A round lasts from the first thread
+ * stream for each thread, and with blocks that all threads use, or its own. A round lasts from the first thread
  * that begins to the last one that ends, so threads that take turns gain nothing.
  *
  * The table has medians in ns for a launch of each thread. The last column is how many launches all
@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,11 +45,13 @@ static const struct fakecuda_image image = {FAKECUDA_MAGIC, 3, kernels, 0, NULL}
 static const struct kind {
     const char *name, *kernel;
     unsigned blocks; /* different ones to which the parameters point */
+    bool is_own;     /* each thread has others */
 } kinds[] = {
-    {"256 bytes: 32 pointers, 32 blocks", "pointers", 32},
-    {"256 bytes: 32 pointers, 4 blocks", "pointers", 4},
-    {"256 bytes: a struct with 3 pointers", "struct", 3},
-    {"4 bytes: no pointer", "word", 0},
+    {"256 bytes: 32 pointers, 32 blocks", "pointers", 32, false},
+    {"256 bytes: 32 pointers, 32 own blocks", "pointers", 32, true},
+    {"256 bytes: 32 pointers, 4 blocks", "pointers", 4, false},
+    {"256 bytes: a struct with 3 pointers", "struct", 3, false},
+    {"4 bytes: no pointer", "word", 0, false},
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -57,7 +60,7 @@ static __typeof__(cuCtxSetCurrent) *set_current;
 static __typeof__(cuStreamSynchronize) *synchronize;
 static CUcontext context;
 static CUfunction functions[KINDS];
-static CUdeviceptr blocks[POINTERS];
+static CUdeviceptr blocks[MOST_THREADS * POINTERS];
 
 static void need(CUresult result, const char *what)
 {
@@ -88,6 +91,7 @@ static double median(double *values, size_t count)
 
 struct thread {
     const struct kind *kind;
+    const CUdeviceptr *blocks;
     CUfunction function;
     CUstream stream;
     pthread_barrier_t *barrier;
@@ -102,11 +106,11 @@ static void *run(void *argument)
     int word = 7;
     void *parameters[POINTERS];
     for (unsigned i = 0; i < POINTERS; i++) {
-        values[i] = blocks[self->kind->blocks ? i % self->kind->blocks : 0];
+        values[i] = self->blocks[self->kind->blocks ? i % self->kind->blocks : 0];
         parameters[i] = &values[i];
     }
     for (unsigned i = 0; i < self->kind->blocks && i < 3; i++)
-        memcpy(packed + 80 * i + 8, &blocks[i], sizeof blocks[i]);
+        memcpy(packed + 80 * i + 8, &self->blocks[i], sizeof self->blocks[i]);
     if (strcmp(self->kind->kernel, "struct") == 0)
         parameters[0] = packed;
     if (strcmp(self->kind->kernel, "word") == 0)
@@ -149,6 +153,7 @@ static void measure(int kind, unsigned count, const CUstream *streams, double re
     for (unsigned i = 0; i < count; i++) {
         threads[i] = (struct thread){
             .kind = &kinds[kind],
+            .blocks = &blocks[kinds[kind].is_own ? i * POINTERS : 0],
             .function = functions[kind],
             .stream = streams[i],
             .barrier = &barrier,
@@ -196,7 +201,7 @@ static void prepare(void *library, CUstream *streams)
     need(load(&module, &image), "cuModuleLoadData");
     for (int i = 0; i < KINDS; i++)
         need(get(&functions[i], module, kinds[i].kernel), "cuModuleGetFunction");
-    for (int i = 0; i < POINTERS; i++)
+    for (int i = 0; i < MOST_THREADS * POINTERS; i++)
         need(alloc(&blocks[i], BLOCK), "cuMemAlloc");
     for (int i = 0; i < MOST_THREADS; i++)
         need(create(&streams[i], 1), "cuStreamCreate");

@@ -1,6 +1,10 @@
 /* Sets of passages: which work something must wait for. */
 #include "cuda/streams.h"
 
+/* To look which passages are over reads what other threads write, so it is done for one work of so
+ * many. */
+#define PRUNE_ORDERS 64u
+
 static bool has_work(const struct cuda_stream *stream, uint64_t order)
 {
     return stream->is_used && stream->passed < order && stream->passed < stream->last_order;
@@ -62,20 +66,25 @@ void ebb__passages_insert(struct cuda_passages *passages, const struct cuda_stre
 {
     uint32_t kept = 0;
     uint64_t latest = order;
+    bool is_noted = false;
     for (uint32_t i = 0; i < passages->count; i++) {
-        struct cuda_passage *item = &passages->items[i];
-        if (item->stream == stream || item->stream == CUDA_ALL_STREAMS) {
-            if (item->order < order)
-                item->order = order;
-            return;
-        }
-        if (ebb__streams_is_over(streams, item))
+        struct cuda_passage item = passages->items[i];
+        if (item.stream == stream || item.stream == CUDA_ALL_STREAMS) {
+            if (item.order < order)
+                passages->items[i].order = item.order = order;
+            if (order % PRUNE_ORDERS)
+                return;
+            is_noted = true;
+        } else if (ebb__streams_is_over(streams, &item)) {
             continue;
-        if (item->order > latest)
-            latest = item->order;
-        passages->items[kept++] = *item;
+        }
+        if (item.order > latest)
+            latest = item.order;
+        passages->items[kept++] = item;
     }
     passages->count = kept;
+    if (is_noted)
+        return;
     if (stream == CUDA_ALL_STREAMS || kept == CUDA_MOST_PASSAGES) {
         passages->items[0] = (struct cuda_passage){CUDA_ALL_STREAMS, latest};
         passages->count = 1;
