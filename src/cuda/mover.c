@@ -94,14 +94,8 @@ void ebb__mover_kill(struct cuda_mover *mover, uint64_t number)
 void ebb__mover_call_off(struct cuda_mover *mover, uint64_t number)
 {
     pthread_mutex_lock(&mover->lock);
-    struct cuda_move *move = mover->queues.in.issued == mover->queues.in.last
-                                 ? ebb__queue_find(&mover->queues.out, number)
-                                 : NULL;
-    if (move && move->kind == CUDA_MOVE_EVICT && !move->is_dead) {
-        move->is_dead = true;
-        atomic_fetch_sub(&mover->leaving_units, move->count - move->left);
-        move->left = move->count;
-    }
+    if (mover->queues.in.issued == mover->queues.in.last)
+        ebb__mover_end_eviction(mover, number);
     pthread_mutex_unlock(&mover->lock);
 }
 

@@ -135,6 +135,8 @@ void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first,
 bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move);
 uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
                              enum cuda_real real, bool is, uint32_t *count);
+/* What is left of an EVICT does not leave. Under the mover's lock. */
+void ebb__mover_end_eviction(struct cuda_mover *mover, uint64_t number);
 /* Are the *ins* and *drops* over that were requested before this number? In launch order they have
  * returned the host memory that a later request takes. */
 bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number);

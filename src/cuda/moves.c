@@ -92,6 +92,16 @@ bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move
            (move->arrival || is_in_over(mover, move->after[CUDA_QUEUE_IN]));
 }
 
+void ebb__mover_end_eviction(struct cuda_mover *mover, uint64_t number)
+{
+    struct cuda_move *out = ebb__queue_find(&mover->queues.out, number);
+    if (!out || out->kind != CUDA_MOVE_EVICT || out->is_dead)
+        return;
+    out->is_dead = true;
+    atomic_fetch_sub(&mover->leaving_units, out->count - out->left);
+    out->left = out->count;
+}
+
 bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number)
 {
     const struct cuda_queue *queues[] = {&mover->queues.in, &mover->queues.drop};
@@ -157,9 +167,7 @@ static bool is_exposed(const struct cuda_mover *mover)
 static void call_off_eviction(struct cuda_mover *mover, const struct cuda_move *in)
 {
     pthread_mutex_lock(&mover->lock);
-    struct cuda_move *out = ebb__queue_find(&mover->queues.out, in->after[CUDA_QUEUE_OUT]);
-    if (out && out->kind == CUDA_MOVE_EVICT)
-        out->is_dead = true;
+    ebb__mover_end_eviction(mover, in->after[CUDA_QUEUE_OUT]);
     pthread_mutex_unlock(&mover->lock);
 }
 
