@@ -4,9 +4,9 @@
  *   LD_PRELOAD=libebb_cuda.so EBB_CUDA_DRIVER=libfakecuda.so FAKECUDA_FAST=1 bench_cuda_launch
  *
  * The program takes its functions from libcuda.so.1, which is the preloaded library, and the
- * driver's own from EBB_CUDA_DRIVER. Rounds of launches by the one and by the other alternate, on a
- * stream for each thread, and with blocks that all threads use, or its own. A round lasts from the first thread
- * that begins to the last one that ends, so threads that take turns gain nothing.
+ * driver's own from EBB_CUDA_DRIVER. Rounds of launches by the one and by the other alternate. Each
+ * thread has a stream of its own, and blocks that all threads use, or its own. A round lasts from
+ * the first thread that begins to the last one that ends. So threads that take turns gain nothing.
  *
  * The table has medians in ns for a launch of each thread. The last column is how many launches all
  * threads make through the library while one thread alone makes one. It tells nothing if the
