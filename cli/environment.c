@@ -24,18 +24,22 @@ static const struct ebb_setting on_cuda[] = {
     {"NCCL_GRAPH_REGISTER", "0"},
 };
 
-_Static_assert(sizeof on_host / sizeof on_host[0] <= EBB_MOST_SETTINGS, "callers' room");
-_Static_assert(sizeof on_cuda / sizeof on_cuda[0] <= EBB_MOST_SETTINGS, "callers' room");
+#define COUNT(settings) (sizeof(settings) / sizeof *(settings))
+_Static_assert(COUNT(on_host) + COUNT(on_cuda) <= EBB_MOST_SETTINGS, "callers' room");
 
-size_t ebb__settings_choose(struct ebb_setting *chosen, bool on_gpu)
+static size_t add(struct ebb_setting *chosen, size_t count, const struct ebb_setting *settings,
+                  size_t all)
 {
-    const struct ebb_setting *settings = on_gpu ? on_cuda : on_host;
-    size_t all = on_gpu ? sizeof on_cuda / sizeof on_cuda[0] : sizeof on_host / sizeof on_host[0];
-    size_t count = 0;
     for (size_t i = 0; i < all; i++)
         if (!getenv(settings[i].name))
             chosen[count++] = settings[i];
     return count;
+}
+
+size_t ebb__settings_choose(struct ebb_setting *chosen, bool for_host, bool for_gpu)
+{
+    size_t count = for_host ? add(chosen, 0, on_host, COUNT(on_host)) : 0;
+    return for_gpu ? add(chosen, count, on_cuda, COUNT(on_cuda)) : count;
 }
 
 bool ebb__settings_apply(const struct ebb_setting *made, size_t count)

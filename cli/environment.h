@@ -15,8 +15,8 @@ struct ebb_setting {
 #define EBB_MOST_SETTINGS 16
 
 /* Writes the settings that this process's environment lacks to chosen[EBB_MOST_SETTINGS]. Returns
- * how many. on_gpu: those for programs whose device memory is managed. */
-size_t ebb__settings_choose(struct ebb_setting *chosen, bool on_gpu);
+ * how many. for_host, for_gpu: those for programs whose memory there is managed. */
+size_t ebb__settings_choose(struct ebb_setting *chosen, bool for_host, bool for_gpu);
 /* Sets them in this process. Returns false if memory is lacking. */
 bool ebb__settings_apply(const struct ebb_setting *settings, size_t count);
 

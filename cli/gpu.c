@@ -166,10 +166,10 @@ const char *ebb__gpu_choice_name(size_t index)
 }
 
 bool ebb__gpu_decide(const char *command, enum ebb_device_choice choice, bool quiet,
-                     struct ebb_gpu *gpu, bool *is_cuda)
+                     struct ebb_gpu *gpu, struct ebb_shims *shims)
 {
     char path[PATH_MAX];
-    *is_cuda = false;
+    *shims = (struct ebb_shims){.has = {[EBB_SHIM_MALLOC] = choice != EBB_CHOOSE_CUDA}};
     memset(gpu, 0, sizeof *gpu);
     if (choice == EBB_CHOOSE_CPU)
         return true;
@@ -177,13 +177,13 @@ bool ebb__gpu_decide(const char *command, enum ebb_device_choice choice, bool qu
     if (choice == EBB_CHOOSE_AUTO && !has_library)
         return true;
     ebb__gpu_look(gpu);
-    *is_cuda = gpu->is_usable && has_library;
-    if (choice == EBB_CHOOSE_CUDA && !*is_cuda) {
+    bool is_cuda = shims->has[EBB_SHIM_CUDA] = gpu->is_usable && has_library;
+    if (choice == EBB_CHOOSE_CUDA && !is_cuda) {
         fprintf(stderr, "ebb: %s: --device cuda: %s\n", command,
                 has_library ? gpu->why : "this build has no library for it (libebb_cuda.so)");
         return false;
     }
-    if (choice == EBB_CHOOSE_AUTO && gpu->count > 0 && !*is_cuda && !quiet)
+    if (choice == EBB_CHOOSE_AUTO && gpu->count > 0 && !is_cuda && !quiet)
         fprintf(stderr, "ebb: %s: %s: only host memory is managed\n", command, gpu->why);
     return true;
 }

@@ -1,14 +1,16 @@
-/* Whether this machine has a GPU on which Ebb can keep a budget, and so which library `ebb run` and
- * `ebb record` preload. */
+/* Whether this machine has a GPU on which Ebb can keep a budget, and so which libraries `ebb run`
+ * and `ebb record` preload. */
 #ifndef EBB_CLI_GPU_H
 #define EBB_CLI_GPU_H
+
+#include "launch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum ebb_device_choice {
-    EBB_CHOOSE_AUTO, /* the GPU if there is one, else the host */
+    EBB_CHOOSE_AUTO, /* the GPU for processes that use it, the host for others */
     EBB_CHOOSE_CPU,
     EBB_CHOOSE_CUDA,
 };
@@ -32,10 +34,11 @@ void ebb__gpu_look(struct ebb_gpu *gpu);
 /* The word for the choice with this number: `auto`, `cpu`, `cuda`; NULL after the last. */
 const char *ebb__gpu_choice_name(size_t index);
 
-/* What to preload: *is_cuda. Fills *gpu unless the choice is the CPU. Prints one line if the choice
- * cannot be had, and returns false. Under `auto`, a GPU that is there but not usable is told of
- * (unless `quiet`), and the host is managed. */
+/* What to preload: *shims. Fills *gpu unless the choice is the CPU. Prints one line if the choice
+ * cannot be had, and returns false. Under `auto`, a usable GPU needs both libraries: each process
+ * decides by what it does. A GPU that is there but not usable is told of (unless `quiet`), and the
+ * host is managed. */
 bool ebb__gpu_decide(const char *command, enum ebb_device_choice choice, bool quiet,
-                     struct ebb_gpu *gpu, bool *is_cuda);
+                     struct ebb_gpu *gpu, struct ebb_shims *shims);
 
 #endif

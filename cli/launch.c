@@ -76,31 +76,44 @@ bool ebb__launch_shim_fits(const char *path)
     return !strpbrk(path, " \t\n:");
 }
 
-/* Returns false, with a message, if the library to preload has a path that cannot be preloaded. */
+/* Returns false, with a message, if a library to preload has a path that cannot be preloaded. */
 static bool check_place(const struct ebb_launch *launch)
 {
     char shim[PATH_MAX];
-    if (!ebb__launch_find_shim(launch->shim, shim, sizeof shim) || ebb__launch_shim_fits(shim))
-        return true; /* a missing one is told when the program starts */
-    fprintf(stderr,
-            "ebb: %s: %s: its path has a blank or a colon, which LD_PRELOAD cannot hold\n"
-            "ebb: install Ebb in another folder\n",
-            launch->command_name, shim);
-    return false;
+    for (int i = 0; i < EBB_SHIM_COUNT; i++) {
+        if (!launch->shims.has[i] ||
+            !ebb__launch_find_shim((enum ebb_shim_kind)i, shim, sizeof shim) ||
+            ebb__launch_shim_fits(shim))
+            continue; /* a missing one is told when the program starts */
+        fprintf(stderr,
+                "ebb: %s: %s: its path has a blank or a colon, which LD_PRELOAD cannot hold\n"
+                "ebb: install Ebb in another folder\n",
+                launch->command_name, shim);
+        return false;
+    }
+    return true;
 }
 
-/* Puts the shim first in LD_PRELOAD and sets the settings. Removes nothing. */
+/* Puts the shims first in LD_PRELOAD and sets the settings. Removes nothing. */
 static bool set_environment(const struct ebb_launch *launch, const struct ebb_parent *parent)
 {
-    char shim[PATH_MAX];
-    if (!ebb__launch_find_shim(launch->shim, shim, sizeof shim))
-        return false;
     const char *before = getenv("LD_PRELOAD");
-    size_t bytes = strlen(shim) + (before ? strlen(before) : 0) + 2;
+    size_t bytes = (before ? strlen(before) : 0) + EBB_SHIM_COUNT * (PATH_MAX + 1) + 1, used = 0;
     char *preload = malloc(bytes);
     if (!preload)
         return false;
-    snprintf(preload, bytes, "%s%s%s", shim, before && *before ? ":" : "", before ? before : "");
+    for (int i = 0; i < EBB_SHIM_COUNT; i++) {
+        char shim[PATH_MAX];
+        if (!launch->shims.has[i])
+            continue;
+        if (!ebb__launch_find_shim((enum ebb_shim_kind)i, shim, sizeof shim)) {
+            free(preload);
+            return false;
+        }
+        used += (size_t)snprintf(preload + used, bytes - used, "%s%s", used ? ":" : "", shim);
+    }
+    if (before && *before)
+        snprintf(preload + used, bytes - used, ":%s", before);
     bool good = setenv("LD_PRELOAD", preload, 1) == 0 &&
                 ebb__settings_apply(launch->settings, launch->setting_count) &&
                 putenv((char *)(uintptr_t)ebb__parent_environment(parent)) == 0;

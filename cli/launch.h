@@ -15,13 +15,18 @@
 #define EBB_EXIT_NOT_EXECUTABLE 126
 #define EBB_EXIT_NOT_FOUND 127
 
-/* The library that is preloaded. */
-enum ebb_shim_kind { EBB_SHIM_MALLOC, EBB_SHIM_CUDA };
+/* The libraries that can be preloaded: for the host's memory, and for that of GPUs. */
+enum ebb_shim_kind { EBB_SHIM_MALLOC, EBB_SHIM_CUDA, EBB_SHIM_COUNT };
+
+/* Those that are, by their numbers. */
+struct ebb_shims {
+    bool has[EBB_SHIM_COUNT];
+};
 
 struct ebb_launch {
     const char *command_name; /* "run" or "record", for messages */
     char *const *argv;        /* the program's, NULL-terminated */
-    enum ebb_shim_kind shim;
+    struct ebb_shims shims;
     bool strict; /* stop the program if it does not run under Ebb */
     bool quiet;
     const struct ebb_setting *settings; /* to set in its environment */

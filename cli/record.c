@@ -32,7 +32,8 @@ static const struct ebb_option known[] = {
      .argument = "D",
      AT(device),
      .words = ebb__gpu_choice_name,
-     .help = "whose memory: auto (default: the GPU's if there is one), cpu, cuda"},
+     .help = "whose memory: auto (default: the GPU's of processes that use it,\n"
+             "the host's of others), cpu, cuda"},
     {.name = "threshold",
      .kind = EBB_OPTION_SIZE,
      .argument = "SIZE",
@@ -90,9 +91,9 @@ int ebb__cmd_record(int argc, char **argv)
     if (code >= 0)
         return code;
     struct ebb_gpu gpu;
-    bool is_cuda;
+    struct ebb_shims shims;
     if (!ebb__gpu_decide("record", (enum ebb_device_choice)options.device, options.quiet, &gpu,
-                         &is_cuda))
+                         &shims))
         return EBB_EXIT_OWN_FAILURE;
     char command[256];
     ebb__launch_command_text(argv + optind, command, sizeof command);
@@ -106,11 +107,11 @@ int ebb__cmd_record(int argc, char **argv)
     struct ebb_setting settings[EBB_MOST_SETTINGS];
     struct ebb_launch launch = {.command_name = "record",
                                 .argv = argv + optind,
-                                .shim = is_cuda ? EBB_SHIM_CUDA : EBB_SHIM_MALLOC,
+                                .shims = shims,
                                 .quiet = options.quiet,
                                 .settings = settings};
-    if (is_cuda) /* without them, the trace has regions in place of tensors */
-        launch.setting_count = ebb__settings_choose(settings, true);
+    /* Without them, the trace of a GPU has regions in place of tensors. */
+    launch.setting_count = ebb__settings_choose(settings, false, shims.has[EBB_SHIM_CUDA]);
     struct ebb_launch_result result = ebb__launch(&launch, parent);
     struct ebb_parent_result figures;
     if (ebb__parent_finish(parent, &figures, &error) != EBB_OK) {

@@ -31,7 +31,7 @@ struct run_options {
     int backing;  /* enum ebb_gpu_backing */
     bool strict, quiet, no_env, no_cache;
     struct ebb_gpu gpu;
-    bool is_cuda;
+    struct ebb_shims shims;
 };
 
 #define AT(member) .offset = offsetof(struct run_options, member)
@@ -55,7 +55,8 @@ static const struct ebb_option known[] = {
      .argument = "D",
      AT(device),
      .words = ebb__gpu_choice_name,
-     .help = "whose memory: auto (default: the GPU's if there is one), cpu, cuda"},
+     .help = "whose memory: auto (default: the GPU's of processes that use it,\n"
+             "the host's of others), cpu, cuda"},
     {.name = "cuda-backing",
      .kind = EBB_OPTION_WORD,
      .argument = "B",
@@ -212,6 +213,19 @@ static void tell(const struct run_options *run, const struct ebb_summary *summar
         ebb__summary_text(summary, stderr);
 }
 
+/* Says why nothing was managed, if that is not plain. */
+static void tell_unmanaged(const struct run_options *run, struct ebb_summary *summary)
+{
+    const struct ebb_process_figures *processes = &summary->figures.processes;
+    bool only_gpu = !run->shims.has[EBB_SHIM_MALLOC];
+    summary->is_told = !processes->managing && (only_gpu || processes->retired);
+    if (summary->is_told && !run->quiet)
+        fprintf(stderr,
+                "ebb: run: the program %s: nothing was managed; --device cpu manages host "
+                "memory\n",
+                only_gpu ? "did not use the GPU" : "used the GPU, but in no way that Ebb manages");
+}
+
 /* Runs the program under the parent. Returns how it ended. */
 static struct ebb_launch_result serve(const struct run_options *run, char **argv,
                                       struct ebb_parent *parent, bool default_budget)
@@ -220,18 +234,18 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
     struct ebb_setting settings[EBB_MOST_SETTINGS];
     struct ebb_launch launch = {.command_name = "run",
                                 .argv = argv,
-                                .shim = run->is_cuda ? EBB_SHIM_CUDA : EBB_SHIM_MALLOC,
+                                .shims = run->shims,
                                 .strict = run->strict,
                                 .quiet = run->quiet,
                                 .settings = settings};
     if (!run->no_env)
-        launch.setting_count = ebb__settings_choose(settings, run->is_cuda);
+        launch.setting_count = ebb__settings_choose(settings, run->shims.has[EBB_SHIM_MALLOC],
+                                                    run->shims.has[EBB_SHIM_CUDA]);
     struct ebb_launch_result launched = ebb__launch(&launch, parent);
     struct ebb_summary summary = {
         .launch = &launched,
         .policy = run->serving.policy->name,
         .default_budget = default_budget,
-        .on_gpu = run->is_cuda,
         .settings = settings,
         .setting_count = launch.setting_count,
     };
@@ -241,9 +255,7 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
             launched.exit_code = EBB_EXIT_OWN_FAILURE;
     }
     ebb__parent_destroy(parent);
-    if (run->is_cuda && !run->quiet && !summary.figures.processes.managing)
-        fprintf(stderr, "ebb: run: the program did not use the GPU: nothing was managed; --device "
-                        "cpu manages host memory\n");
+    tell_unmanaged(run, &summary);
     if (run->strict && ebb__summary_budget_exceeded(&summary) && launched.exit_code < 0) {
         fprintf(stderr, "ebb: run: the budget could not be kept\n");
         launched.exit_code = EBB_EXIT_OWN_FAILURE;
@@ -253,11 +265,11 @@ static struct ebb_launch_result serve(const struct run_options *run, char **argv
 }
 
 /* A budget above the memory of all GPUs is that of the largest one. It holds for each of them, and
- * the parent limits it to what each has. */
+ * the parent limits it to what each has. The host's memory may have more. */
 static void limit_to_gpu(struct run_options *run)
 {
     char asked[32], there[32];
-    if (!run->is_cuda || run->serving.budget_bytes <= run->gpu.most_bytes)
+    if (run->shims.has[EBB_SHIM_MALLOC] || run->serving.budget_bytes <= run->gpu.most_bytes)
         return;
     if (!run->quiet)
         fprintf(stderr, "ebb: run: --budget: %s are more than %s has: the budget is %s\n",
@@ -294,11 +306,13 @@ int ebb__cmd_run(int argc, char **argv)
     ebb__launch_command_text(argv + optind, command, sizeof command);
     run.serving.command = command;
     if (!ebb__gpu_decide("run", (enum ebb_device_choice)run.device, run.quiet, &run.gpu,
-                         &run.is_cuda))
+                         &run.shims))
         return EBB_EXIT_OWN_FAILURE;
     bool chosen = run.serving.budget_fraction > 0 || run.serving.budget_bytes > 0;
-    if (!chosen)
-        run.serving.budget_bytes = run.is_cuda ? run.gpu.bytes / 10 * 9 : ebb__free_memory_budget();
+    if (!chosen && run.shims.has[EBB_SHIM_CUDA])
+        run.serving.budget_bytes = run.serving.device_budget_bytes = run.gpu.bytes / 10 * 9;
+    if (!chosen && run.shims.has[EBB_SHIM_MALLOC])
+        run.serving.budget_bytes = ebb__free_memory_budget();
     limit_to_gpu(&run);
     struct ebb_parent *parent;
     /* A bad path of the summary is told before CMD starts, so that it wastes no training. */

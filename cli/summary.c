@@ -44,6 +44,12 @@ static uint64_t written_bytes(const struct ebb_parent_result *figures)
                : 0;
 }
 
+/* Are the figures of the run those of a device? */
+static bool is_on_device(const struct ebb_parent_result *figures)
+{
+    return figures->processes.device_kind == EBB_DEVICE_CUDA;
+}
+
 static void text_budget(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
@@ -55,7 +61,7 @@ static void text_budget(const struct ebb_summary *summary, FILE *out)
         fprintf(out, "ebb: budget %s%s%s, most resident %s, without Ebb %s\n",
                 ebb_size_format(figures->budget.bytes, a, sizeof a),
                 !summary->default_budget ? ""
-                : summary->on_gpu        ? " (90 % of the GPU's memory)"
+                : is_on_device(figures)  ? " (90 % of the GPU's memory)"
                                          : " (90 % of the free memory)",
                 ebb__summary_budget_exceeded(summary) ? " (EXCEEDED)" : "",
                 ebb_size_format(figures->peak.resident_bytes, b, sizeof b),
@@ -94,7 +100,7 @@ static void text_iterations(const struct ebb_summary *summary, FILE *out)
 /* The figures above are those of one of them. */
 static void text_devices(const struct ebb_parent_result *figures, FILE *out)
 {
-    char a[32], b[32];
+    char a[32], b[32], c[32];
     for (size_t i = 0; i < figures->devices.count && i < DEVICES_TOLD; i++) {
         const struct ebb_device_figures *device = &figures->devices.items[i];
         fprintf(out, "ebb: device cuda: %s%s%s, most on it %s of %s%s\n", device->name,
@@ -105,6 +111,19 @@ static void text_devices(const struct ebb_parent_result *figures, FILE *out)
     }
     if (figures->devices.count > DEVICES_TOLD)
         fprintf(out, "ebb: and %zu more devices\n", figures->devices.count - DEVICES_TOLD);
+    const struct ebb_host_figures *host = &figures->host;
+    if (!host->managing)
+        return;
+    if (host->budget_bytes == UINT64_MAX)
+        snprintf(b, sizeof b, "none in force");
+    else
+        ebb_size_format(host->budget_bytes, b, sizeof b);
+    fprintf(out,
+            "ebb: host memory, where no device is used: budget %s, most resident %s%s, store: most "
+            "%s\n",
+            b, ebb_size_format(host->peak_bytes, a, sizeof a),
+            host->over_bytes ? " (EXCEEDED)" : "",
+            ebb_size_format(host->store_peak_bytes, c, sizeof c));
 }
 
 static void text_transfers(const struct ebb_summary *summary, FILE *out)
@@ -119,8 +138,9 @@ static void text_transfers(const struct ebb_summary *summary, FILE *out)
         (unsigned long long)figures->faults.demand, (unsigned long long)figures->faults.mismatches);
     if (figures->devices.count) {
         text_devices(figures, out);
+        uint64_t away_bytes = figures->store.peak_bytes - figures->host.store_peak_bytes;
         fprintf(out, "ebb: blocks in the host's memory: most %s; peak RSS %s\n",
-                ebb_size_format(figures->store.peak_bytes, a, sizeof a),
+                ebb_size_format(away_bytes, a, sizeof a),
                 ebb_size_format(summary->launch->peak_rss_bytes, d, sizeof d));
         return;
     }
@@ -135,8 +155,8 @@ void ebb__summary_text(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
     char a[32];
-    if (!figures->processes.managing && summary->on_gpu)
-        return; /* said already */
+    if (summary->is_told)
+        return;
     if (!figures->processes.managing) {
         fprintf(out, "ebb: no block was large enough to manage; peak RSS %s\n",
                 ebb_size_format(summary->launch->peak_rss_bytes, a, sizeof a));
@@ -280,6 +300,16 @@ static json_t *devices_json(const struct ebb_parent_result *figures)
     return devices;
 }
 
+static json_t *host_json(const struct ebb_host_figures *host)
+{
+    json_t *object = json_object();
+    put(object, "budget_bytes", host->budget_bytes == UINT64_MAX ? 0 : host->budget_bytes);
+    put(object, "peak_resident_bytes", host->peak_bytes);
+    put(object, "over_bytes", host->over_bytes);
+    put(object, "store_peak_bytes", host->store_peak_bytes);
+    return object;
+}
+
 void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
 {
     const struct ebb_parent_result *figures = &summary->figures;
@@ -299,6 +329,8 @@ void ebb__summary_json(const struct ebb_summary *summary, FILE *out)
         json_string(ebb__device_name((enum ebb_device_kind)figures->processes.device_kind)));
     if (figures->devices.count)
         json_object_set_new(object, "devices", devices_json(figures));
+    if (figures->devices.count && figures->host.managing)
+        json_object_set_new(object, "host", host_json(&figures->host));
     json_t *environment = json_object();
     for (size_t i = 0; i < summary->setting_count; i++)
         json_object_set_new(environment, summary->settings[i].name,

@@ -17,7 +17,7 @@ struct ebb_summary {
     const struct ebb_launch_result *launch;
     const char *policy;
     bool default_budget;                /* the user gave none */
-    bool on_gpu;                        /* its memory was to be managed */
+    bool is_told;                       /* that nothing was managed has been said already */
     const struct ebb_setting *settings; /* set in the program's environment */
     size_t setting_count;
 };

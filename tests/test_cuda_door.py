@@ -74,7 +74,8 @@ def run(command, preload=True, **variables):
 class Names(unittest.TestCase):
     def test_exports(self):
         """All names of the driver, and some of our own."""
-        own = {"ebb_malloc", "ebb_free", "ebb_malloc_mark", "ebb_cuda_door", "ebb_cuda_launches"}
+        own = {"ebb_malloc", "ebb_free", "ebb_malloc_mark", "ebb_cuda_mark", "ebb_cuda_door",
+               "ebb_cuda_launches"}
         done = subprocess.run(["nm", "-D", "--defined-only", DOOR], check=True, text=True,
                               stdout=subprocess.PIPE)
         exported = {line.split()[-1] for line in done.stdout.splitlines()}
@@ -359,14 +360,23 @@ class Choice(unittest.TestCase):
                     *self.SHOW], preload=False, EBB_DOUBLE_ALONE="1", **variables)
 
     def test_auto_with_a_gpu(self):
+        """Both libraries: what each process does decides."""
         done = self.ebb(EBB_CUDA_DRIVER=standin())
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertRegex(done.stdout, r'"LD_PRELOAD": "[^":]*libebb_malloc.so:[^":]*libebb_cuda.so"')
+        for setting in ('"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"', '"NCCL_P2P_DISABLE": "1"',
+                        '"TF_GPU_ALLOCATOR": "cuda_malloc_async"',
+                        '"TF_ONEDNN_USE_SYSTEM_ALLOCATOR": "1"',
+                        '"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"'):
+            self.assertIn(setting, done.stdout)
+
+    def test_cuda(self):
+        done = self.ebb("--device", "cuda", EBB_CUDA_DRIVER=standin())
         self.assertEqual(0, done.returncode)
         self.assertIn("libebb_cuda.so", done.stdout)
         self.assertNotIn("libebb_malloc.so", done.stdout)
-        for setting in ('"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"', '"NCCL_P2P_DISABLE": "1"',
-                        '"TF_GPU_ALLOCATOR": "cuda_malloc_async"',
-                        '"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"'):
-            self.assertIn(setting, done.stdout)
+        self.assertIn('"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"', done.stdout)
+        self.assertNotIn("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", done.stdout)
         self.assertIn("ebb: run: the program did not use the GPU", done.stderr)
 
     def test_settings_of_the_user(self):
@@ -411,19 +421,21 @@ class Choice(unittest.TestCase):
             self.assertIn(why, done.stderr)
 
     def test_a_budget_above_the_card(self):
-        done = self.ebb("--budget", "9G", EBB_CUDA_DRIVER=standin())
+        done = self.ebb("--device", "cuda", "--budget", "9G", EBB_CUDA_DRIVER=standin())
         self.assertEqual(0, done.returncode)
         self.assertIn("--budget: 9.00 GiB are more than Stand-in 0 has: the budget is 8.00 GiB",
                       done.stderr)
+        done = self.ebb("--budget", "9G", EBB_CUDA_DRIVER=standin())
+        self.assertEqual((0, ""), (done.returncode, done.stderr))  # the host may have them
 
     def test_a_budget_above_some_cards(self):
         """It holds for each device, so the largest one counts."""
         two = {"EBB_CUDA_DRIVER": standin(), "STANDIN_DEVICES": "2"}
-        done = self.ebb("--budget", "9G", **two)
+        done = self.ebb("--device", "cuda", "--budget", "9G", **two)
         self.assertEqual(0, done.returncode)
         self.assertNotIn("--budget", done.stderr)
         self.assertIn("Stand-in 1 has: the budget is 24.00 GiB",
-                      self.ebb("--budget", "30G", **two).stderr)
+                      self.ebb("--device", "cuda", "--budget", "30G", **two).stderr)
 
     def test_a_word_that_is_none(self):
         done = self.ebb("--device", "gpu")

@@ -272,7 +272,7 @@ ORDER = {
         "guard service",
         "mappings marks pins signals stacks",
         "descriptors lent limits locks names",
-        "calls",
+        "calls retire",
         "join",
         "forked",
         "atfork",
@@ -280,7 +280,7 @@ ORDER = {
         "hooks",
     ],
     "shim/cuda": [
-        "find",
+        "find host",
         "real",
         "attach",
         "engines",

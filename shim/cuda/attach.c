@@ -30,7 +30,10 @@ static struct attached {
     struct ebb_cuda *engine; /* NULL: it makes no calls any more */
 } devices[EBB_DOOR_DEVICES];
 
-static int channel = -1; /* of the process itself */
+static int channel = -1; /* of the process itself, if no other library has said hello for it */
+
+/* Of shim/malloc/retire.c; NULL: it is not here. */
+extern int ebb_malloc_channel(void) __attribute__((weak));
 
 /* ---- the child of a fork --------------------------------------------------------------------- */
 
@@ -64,6 +67,10 @@ bool ebb__attach_hello(void)
 {
     struct ebb_join_parent parent;
     int saved = errno;
+    if (ebb_malloc_channel && ebb__join_read_settings()) {
+        register_fork();
+        return true;
+    }
     if (!ebb__join_read_settings() ||
         !ebb__join_hello(&(struct ebb_join_introduction){.kind = EBB_HELLO_CUDA}, &parent)) {
         errno = saved;
@@ -79,7 +86,7 @@ bool ebb__attach_hello(void)
 void ebb__attach_warn(void *context, const char *message)
 {
     (void)context;
-    ebb__join_warn(channel, message);
+    ebb__join_warn(ebb_malloc_channel ? ebb_malloc_channel() : channel, message);
 }
 
 /* How the parent tells devices apart: three lines. Processes may number them differently. */

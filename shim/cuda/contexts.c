@@ -5,6 +5,31 @@
 #include "kept.h"
 #include "params.h"
 
+CUresult ebb__door_context_create(__typeof__(cuCtxCreate) *next, CUstream stream, CUcontext *a,
+                                  unsigned b, CUdevice c)
+{
+    (void)stream;
+    ebb__door_use_device();
+    return next(a, b, c);
+}
+
+CUresult ebb__door_context_create_bound(__typeof__(cuCtxCreate_v3) *next, CUstream stream,
+                                        CUcontext *a, CUexecAffinityParam *b, int c, unsigned d,
+                                        CUdevice e)
+{
+    (void)stream;
+    ebb__door_use_device();
+    return next(a, b, c, d, e);
+}
+
+CUresult ebb__door_context_create_with(__typeof__(cuCtxCreate_v4) *next, CUstream stream,
+                                       CUcontext *a, CUctxCreateParams *b, unsigned c, CUdevice d)
+{
+    (void)stream;
+    ebb__door_use_device();
+    return next(a, b, c, d);
+}
+
 /* A context of the program's own has no engine. A primary one is not destroyed this way. */
 CUresult ebb__door_context_destroy(__typeof__(cuCtxDestroy) *next, CUstream stream, CUcontext a)
 {
@@ -17,6 +42,7 @@ CUresult ebb__door_retain(__typeof__(cuDevicePrimaryCtxRetain) *next, CUstream s
                           CUdevice b)
 {
     (void)stream;
+    ebb__door_use_device();
     CUresult result = next(a, b);
     if (result == CUDA_SUCCESS)
         ebb__engines_retained(b);

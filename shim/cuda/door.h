@@ -95,6 +95,10 @@ static inline void ebb__door_leave(void)
     ebb__door_depth = 0;
 }
 
+/* host.c: the process begins to use a device. From then on the memory of the host is not managed,
+ * and all of it is there. May wait for transfers. Cheap if it has been called before. */
+void ebb__door_use_device(void);
+
 /* All calls pass from now on, and blocks stay where they are. Prints `why`, the first time. */
 void ebb__door_give_up(const char *why);
 

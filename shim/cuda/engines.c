@@ -148,6 +148,7 @@ static struct ebb_cuda *look(CUcontext current)
     CUcontext primary;
     unsigned flags;
     int active = 0;
+    ebb__door_use_device();
     if (ebb__real.cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 ||
         device >= EBB_DOOR_DEVICES || is_refused(device))
         return NULL;

@@ -4,8 +4,15 @@
 #include "engines.h"
 
 __attribute__((visibility("default"))) void ebb_malloc_mark(unsigned mark, uint64_t value);
+/* The library for host memory, if it is preloaded as well, is found first, and calls this. */
+__attribute__((visibility("default"))) void ebb_cuda_mark(unsigned mark, uint64_t value);
 
 void ebb_malloc_mark(unsigned mark, uint64_t value)
+{
+    ebb_cuda_mark(mark, value);
+}
+
+void ebb_cuda_mark(unsigned mark, uint64_t value)
 {
     bool is_one = mark == EBB_MARK_ITERATION || mark == EBB_MARK_LAYER || mark == EBB_MARK_PHASE;
     if (!is_one || !ebb__door_enter())

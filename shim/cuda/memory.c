@@ -36,6 +36,15 @@ static bool is_refused(__typeof__(cuMemAlloc_v2) *next, size_t bytes, CUresult *
     return *result != CUDA_SUCCESS;
 }
 
+/* The device accesses this memory by itself, at any time. */
+CUresult ebb__door_host_register(__typeof__(cuMemHostRegister) *next, CUstream stream, void *a,
+                                 size_t b, unsigned c)
+{
+    (void)stream;
+    ebb__door_use_device();
+    return next(a, b, c);
+}
+
 CUresult ebb__door_alloc(__typeof__(cuMemAlloc_v2) *next, CUstream stream, CUdeviceptr *a, size_t b)
 {
     (void)stream;

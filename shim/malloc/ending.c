@@ -37,7 +37,8 @@ __attribute__((destructor)) static void note_copies(void)
 {
     int saved = errno;
     struct ebb_smaps smaps;
-    if (counters && faults() - faults_before >= (long)ebb__tuning()->fork_least_faults &&
+    if (counters && !atomic_load(&counters->retired) &&
+        faults() - faults_before >= (long)ebb__tuning()->fork_least_faults &&
         ebb__smaps_read("/proc/self/smaps", atomic_load(&counters->arena_first),
                         atomic_load(&counters->arena_last), &smaps)) {
         uint64_t held = atomic_load(&counters->held_bytes);

@@ -62,7 +62,8 @@ void ebb__shim_after_fork_child(void)
             ebb__shim_lost(NULL, error.why);
         ebb__runtime_let_kept(runtime);
         ebb__shim_protect(ebb__host_descriptor(&ebb__shim.device));
-        if (ebb__shim.device.ops->calls_need_pins) /* it may have dropped rights since its start */
+        /* It may have dropped rights since its start. */
+        if (ebb__shim.device.ops->calls_need_pins && atomic_load(&ebb__shim.state) != START_RETIRED)
             ebb__shim_pin_buffers(true);
     }
     if (ebb__shim.channel >= 0) {
@@ -90,6 +91,8 @@ void ebb__shim_after_fork_child(void)
         ebb__runtime_count_live(runtime, (int64_t)small_bytes);
         ebb__shim_watch_ending(&ebb__shim.ring->counters);
     }
+    enum start_state starting = START_UNDER_WAY; /* by a thread that is not here */
+    atomic_compare_exchange_strong(&ebb__shim.state, &starting, START_OVER);
     if (parents_ring && parents_ring != ebb__shim.ring)
         ebb__shim_unmap(parents_ring, ebb__ring_bytes(EBB_RING_EVENTS));
     ebb__limit_restore(RLIMIT_NOFILE, &files);

@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) void *managed_alloc(size_t bytes, s
     int saved = errno;
     void *pointer = NULL;
     if (bytes < ebb__shim_threshold) {
-        struct ebb_slabs *slabs = ebb__shim_slabs();
+        struct ebb_slabs *slabs = ebb__shim_serving_slabs();
         if (slabs && bytes <= EBB_SMALL_MOST_BYTES &&
             !ebb__shim_is_of_libc(__builtin_return_address(0))) {
             pointer = ebb__slabs_alloc_there(slabs, bytes, alignment);

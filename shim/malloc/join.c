@@ -48,6 +48,7 @@ bool ebb__shim_join(void)
     }
     close(parent.ledger_descriptor);
     atomic_store(&ebb__shim.ring->counters.has_slot, ebb__shim.life_line >= 0);
+    atomic_store(&ebb__shim.ring->counters.retired, atomic_load(&ebb__shim.state) == START_RETIRED);
     ebb__shim.store_limit_bytes = parent.store_limit_bytes;
     ebb__shim.trace = parent.trace;
     return true;

@@ -185,6 +185,11 @@ void ebb__shim_refuse_async(void)
     atomic_store(&refusing, true);
 }
 
+void ebb__shim_allow_async(void)
+{
+    atomic_store(&refusing, false);
+}
+
 bool ebb__shim_refuses_async(void)
 {
     if (!atomic_load_explicit(&refusing, memory_order_relaxed))

@@ -15,6 +15,11 @@ struct ebb_slabs *ebb__shim_slabs(void)
     return atomic_load_explicit(&ebb__shim.slabs, memory_order_acquire);
 }
 
+struct ebb_slabs *ebb__shim_serving_slabs(void)
+{
+    return atomic_load_explicit(&ebb__shim.serving_slabs, memory_order_acquire);
+}
+
 void ebb__shim_tell(void *context, const char *message)
 {
     (void)context;

@@ -12,6 +12,7 @@ enum start_state {
     START_NOT_YET,
     START_UNDER_WAY, /* in another thread, or in a caller of this function */
     START_OVER,      /* it was started, or the start failed */
+    START_RETIRED,   /* the process uses a device: the runtime, if there is one, only frees */
 };
 
 struct ebb_shim {
@@ -25,7 +26,8 @@ struct ebb_shim {
     atomic_bool compress; /* writes to the store leave out zeros */
     struct ebb_device device;
     _Atomic(struct ebb_runtime *) runtime;
-    _Atomic(struct ebb_slabs *) slabs; /* NULL also if address space is lacking */
+    _Atomic(struct ebb_slabs *) slabs;         /* NULL also if address space is lacking */
+    _Atomic(struct ebb_slabs *) serving_slabs; /* the same, for new objects: NULL once retired */
     _Atomic enum start_state state;
 };
 extern struct ebb_shim ebb__shim;

@@ -64,11 +64,12 @@ void ebb__shim_lost(void *context, const char *message) __attribute__((noreturn)
 
 /* Blocks of at least this many bytes are managed. SIZE_MAX: none. */
 extern size_t ebb__shim_threshold;
-/* Returns the runtime, and starts it if necessary. NULL: nothing is managed. */
+/* Returns the runtime for a new block, and starts it if necessary. NULL: none is managed. */
 struct ebb_runtime *ebb__shim_runtime(void);
-/* The slabs for small blocks, or NULL before the runtime is started. NULL: the next allocator
- * serves all small blocks. */
+/* The slabs that have small blocks, or NULL before the runtime is started. */
 struct ebb_slabs *ebb__shim_slabs(void);
+/* The slabs that serve new small blocks. NULL: the next allocator serves them. */
+struct ebb_slabs *ebb__shim_serving_slabs(void);
 /* The runtime, or NULL if it was not started yet. */
 struct ebb_runtime *ebb__shim_runtime_now(void);
 
@@ -136,9 +137,10 @@ void ebb__shim_lend(const struct iovec *vector, size_t count);
 /* The same if `flags` say so. Returns the first argument. */
 const void *ebb__shim_lend_to_send(const void *from, size_t bytes, int flags);
 const struct msghdr *ebb__shim_lend_message(const struct msghdr *message, int flags);
-/* After the first function, asynchronous writes cannot be set up. The second returns whether that
- * is so. Then the user is told. */
+/* After the first function, asynchronous writes cannot be set up, until the second. The third
+ * returns whether that is so. Then the user is told. */
 void ebb__shim_refuse_async(void);
+void ebb__shim_allow_async(void);
 bool ebb__shim_refuses_async(void);
 /* ending.c: call in the child of a fork, which has its own counters. */
 void ebb__shim_watch_ending(struct ebb_counters *own);

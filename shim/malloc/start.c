@@ -125,16 +125,21 @@ static void start_runtime(void)
     ebb__shim_know_arena(ebb__shim.device.layout.arena);
     atomic_store_explicit(&ebb__shim.runtime, runtime, memory_order_release);
     struct ebb_slabs *slabs;
-    if (ebb__slabs_create(runtime, &slabs) == EBB_OK)
+    if (ebb__slabs_create(runtime, &slabs) == EBB_OK) {
         atomic_store_explicit(&ebb__shim.slabs, slabs, memory_order_release);
+        atomic_store_explicit(&ebb__shim.serving_slabs, slabs, memory_order_release);
+    }
 }
 
 struct ebb_runtime *ebb__shim_runtime(void)
 {
+    enum start_state expected = atomic_load(&ebb__shim.state);
+    if (expected == START_RETIRED)
+        return NULL;
     struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    if (runtime || atomic_load(&ebb__shim.state) == START_OVER)
+    if (runtime || expected == START_OVER)
         return runtime;
-    enum start_state expected = START_NOT_YET;
+    expected = START_NOT_YET;
     if (!atomic_compare_exchange_strong(&ebb__shim.state, &expected, START_UNDER_WAY))
         return NULL;
     struct ebb_guard guard;

@@ -113,13 +113,18 @@ static void step_figures(const struct process *process, struct ebb_parent_result
         result->budget.from_iteration = budget_from ? (int64_t)budget_from : 1;
 }
 
+static uint64_t peak_of(const struct ebb_ledger *ledger)
+{
+    return atomic_load(atomic_load(&ledger->in_force) ? &ledger->peak_bytes
+                                                      : &ledger->learning_peak_bytes);
+}
+
 static void ledger_figures(const struct ebb_ledger *ledger, struct ebb_parent_result *result)
 {
     result->budget.bytes = atomic_load(&ledger->budget_bytes);
     result->budget.over_bytes = atomic_load(&ledger->over_bytes);
     result->peak.learning_bytes = atomic_load(&ledger->learning_peak_bytes);
-    result->peak.resident_bytes = atomic_load(&ledger->in_force) ? atomic_load(&ledger->peak_bytes)
-                                                                 : result->peak.learning_bytes;
+    result->peak.resident_bytes = peak_of(ledger);
 }
 
 /* Bytes per second; 0: nothing was moved. */
@@ -148,6 +153,16 @@ static void busiest_figures(const struct process *main, struct ebb_parent_result
     }
 }
 
+static void host_figures(const struct ebb_ledger *ledger, struct ebb_parent_result *result)
+{
+    struct ebb_host_figures *host = &result->host;
+    host->budget_bytes = atomic_load(&ledger->budget_bytes);
+    host->peak_bytes = peak_of(ledger);
+    host->over_bytes = atomic_load(&ledger->over_bytes);
+    if (host->over_bytes > result->budget.over_bytes)
+        result->budget.over_bytes = host->over_bytes;
+}
+
 static void device_figures(const struct ebb_parent *parent, struct ebb_parent_result *result)
 {
     for (size_t i = 0; i < parent->devices.count; i++) {
@@ -156,9 +171,7 @@ static void device_figures(const struct ebb_parent *parent, struct ebb_parent_re
         *figures = (struct ebb_device_figures){
             .bytes = memory->bytes,
             .budget_bytes = atomic_load(&memory->ledger->budget_bytes),
-            .peak_bytes = atomic_load(atomic_load(&memory->ledger->in_force)
-                                          ? &memory->ledger->peak_bytes
-                                          : &memory->ledger->learning_peak_bytes),
+            .peak_bytes = peak_of(memory->ledger),
             .over_bytes = atomic_load(&memory->ledger->over_bytes),
         };
         if (figures->over_bytes > result->budget.over_bytes)
@@ -212,6 +225,7 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
     const struct process *main = ebb__gone_busiest(parent);
     const struct fast_memory *memory = main ? main->memory : &parent->host;
     ledger_figures(memory->ledger, result);
+    host_figures(parent->host.ledger, result);
     device_figures(parent, result);
     for (size_t i = 0; i < parent->processes.count; i++)
         ebb__gone_add(parent->processes.items[i], result);

@@ -33,6 +33,11 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->store.peak_bytes += atomic_load(&counters->store_peak_bytes);
     result->events.lost += atomic_load(&process->stream.ring->lost);
     result->processes.managing |= atomic_load(&counters->managing) != 0;
+    result->processes.retired |= atomic_load(&counters->retired) != 0;
+    if (!process->memory->is_device) {
+        result->host.store_peak_bytes += atomic_load(&counters->store_peak_bytes);
+        result->host.managing |= atomic_load(&counters->managing) || result->host.store_peak_bytes;
+    }
     if (atomic_load(&counters->store_error))
         result->store.error = (int)atomic_load(&counters->store_error);
 }
@@ -52,23 +57,20 @@ void ebb__gone_release(struct process *process)
     free(process);
 }
 
-static uint64_t largest_bytes(const struct process *process)
+/* A process that uses a device stands behind all others. The device, which counts as one, has its
+ * blocks. */
+static uint64_t rank(const struct process *process)
 {
-    return atomic_load(&process->stream.ring->counters.peak_live_bytes);
+    const struct ebb_counters *counters = &process->stream.ring->counters;
+    return atomic_load(&counters->retired) ? 0 : 1 + atomic_load(&counters->peak_live_bytes);
 }
 
 const struct process *ebb__gone_busiest(const struct ebb_parent *parent)
 {
     const struct process *best = NULL;
-    uint64_t best_bytes = 0;
-    for (size_t i = 0; i < parent->processes.count; i++) {
-        const struct process *process = parent->processes.items[i];
-        uint64_t bytes = largest_bytes(process);
-        if (!best || bytes > best_bytes) {
-            best = process;
-            best_bytes = bytes;
-        }
-    }
+    for (size_t i = 0; i < parent->processes.count; i++)
+        if (!best || rank(parent->processes.items[i]) > rank(best))
+            best = parent->processes.items[i];
     return best;
 }
 
@@ -77,7 +79,7 @@ void ebb__gone_collect(struct ebb_parent *parent)
     const struct process *kept = NULL;
     for (size_t i = 0; i < parent->processes.count; i++) {
         const struct process *process = parent->processes.items[i];
-        if (process->channel < 0 && (!kept || largest_bytes(process) > largest_bytes(kept)))
+        if (process->channel < 0 && (!kept || rank(process) > rank(kept)))
             kept = process;
     }
     size_t count = 0;

@@ -205,6 +205,7 @@ struct lanes {
 struct recording {
     struct ebb_trace_writer *writer;
     uint64_t process; /* number of the process whose events are traced; 0: none yet */
+    bool is_of_device;
     enum ebb_status status;
     struct ebb_error error;
 };

@@ -41,9 +41,12 @@ enum ebb_status ebb__memory_open(const struct ebb_parent *parent, struct fast_me
     memory->ledger->slot_count =
         (bytes - offsetof(struct ebb_ledger, slots)) / sizeof memory->ledger->slots[0];
     bool known = parent->options.budget_fraction <= 0;
+    uint64_t budget = memory->is_device && parent->options.device_budget_bytes
+                          ? parent->options.device_budget_bytes
+                          : parent->options.budget_bytes;
     memory->budget.state = known ? BUDGET_GIVEN : BUDGET_OPEN;
-    atomic_store(&memory->ledger->budget_bytes, known ? parent->options.budget_bytes : UINT64_MAX);
-    atomic_store(&memory->ledger->in_force, known && parent->options.budget_bytes != UINT64_MAX);
+    atomic_store(&memory->ledger->budget_bytes, known ? budget : UINT64_MAX);
+    atomic_store(&memory->ledger->in_force, known && budget != UINT64_MAX);
     return EBB_OK;
 }
 

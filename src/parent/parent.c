@@ -13,11 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define BATCH_EVENTS 4096
 #define PROBE_FROM_BYTES (16 * EBB_MIB) /* a program that holds less is not worth a probe */
+
+static enum ebb_status open_recording(struct ebb_parent *parent, struct ebb_error *error)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct ebb_trace_info info = {
+        .threshold_bytes = parent->options.threshold_bytes,
+        .page_bytes = EBB_PAGE_BYTES,
+        .start_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+    };
+    snprintf(info.command, sizeof info.command, "%s", parent->options.command);
+    return ebb__trace_writer_open(parent->options.record_path, &info, &parent->recording.writer,
+                                  error);
+}
 
 enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
                                    struct ebb_parent **created, struct ebb_error *error)
@@ -32,18 +47,8 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
     enum ebb_status status = ebb__doors_open(parent, error);
     if (status == EBB_OK)
         status = ebb__memory_open(parent, &parent->host, error);
-    if (status == EBB_OK && options->record_path) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        struct ebb_trace_info info = {
-            .threshold_bytes = options->threshold_bytes,
-            .page_bytes = EBB_PAGE_BYTES,
-            .start_unix_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
-        };
-        snprintf(info.command, sizeof info.command, "%s", options->command);
-        status =
-            ebb__trace_writer_open(options->record_path, &info, &parent->recording.writer, error);
-    }
+    if (status == EBB_OK && options->record_path)
+        status = open_recording(parent, error);
     if (status != EBB_OK) {
         ebb__parent_destroy(parent);
         return status;
@@ -73,15 +78,39 @@ bool ebb__parent_main_said_hello(const struct ebb_parent *parent)
     return parent->main_said_hello;
 }
 
-/* Traces the events of the first process with managed blocks. */
+/* A device is worth more than the host's memory: the trace begins anew. */
+static void record_device(struct ebb_parent *parent, const struct process *process)
+{
+    struct recording *recording = &parent->recording;
+    struct stat status;
+    if (stat(parent->options.record_path, &status) != 0 || !S_ISREG(status.st_mode)) {
+        ebb__parent_warn(parent, "%s is no file: its trace stays that of the host's memory",
+                         parent->options.record_path);
+    } else {
+        recording->status = ebb__trace_writer_close(recording->writer, &recording->error);
+        recording->writer = NULL;
+        if (!recording->status)
+            recording->status = open_recording(parent, &recording->error);
+        recording->process = process->number;
+    }
+    recording->is_of_device = true;
+}
+
+/* Traces the events of the first device that a process uses. If none is used, those of the first
+ * process with managed blocks. */
 static void record_events(struct ebb_parent *parent, struct process *process,
                           const struct ebb_event *events, size_t count)
 {
-    if (!parent->recording.writer || parent->recording.status != EBB_OK)
+    struct recording *recording = &parent->recording;
+    if (!recording->writer || recording->status != EBB_OK)
         return;
-    if (!parent->recording.process)
-        parent->recording.process = process->number;
-    if (parent->recording.process != process->number)
+    if (!recording->process) {
+        recording->process = process->number;
+        recording->is_of_device = process->memory->is_device;
+    }
+    if (process->memory->is_device && !recording->is_of_device)
+        record_device(parent, process);
+    if (recording->process != process->number || recording->status != EBB_OK)
         return;
     parent->recording.status =
         ebb__trace_writer_append(parent->recording.writer, events, count, &parent->recording.error);
@@ -148,7 +177,7 @@ static void say_goodbye(struct ebb_parent *parent, struct process *process)
                          parent->copies.bytes > copied_bytes ? parent->copies.bytes : copied_bytes);
     if (atomic_load(&process->stream.ring->counters.has_slot))
         process->memory->departed++;
-    else
+    else if (!atomic_load(&process->stream.ring->counters.retired)) /* it has left the ledger */
         ebb__ledger_release(process->memory->ledger, process->memory->ledger->slots,
                             atomic_load(&process->stream.ring->counters.held_bytes));
     close(process->channel);
@@ -184,7 +213,8 @@ static void feed_starving(struct ebb_parent *parent, struct fast_memory *memory)
     uint64_t most = 0;
     for (size_t i = 0; i < parent->processes.count; i++) {
         struct process *process = parent->processes.items[i];
-        uint64_t held = atomic_load(&process->stream.ring->counters.held_bytes);
+        const struct ebb_counters *counters = &process->stream.ring->counters;
+        uint64_t held = atomic_load(&counters->retired) ? 0 : atomic_load(&counters->held_bytes);
         if (process->memory == memory && process->channel >= 0 && process->process_id != starving &&
             held > most) {
             richest = process;

@@ -38,8 +38,9 @@ struct ebb_parent_options {
     const char *store;               /* its places, one a line: ebb__store_open() */
     const char *cache;               /* directory of profiles; NULL: none are read or written */
     uint64_t store_limit_bytes;
-    uint64_t budget_bytes;  /* UINT64_MAX: none; ignored if budget_fraction > 0 */
-    double budget_fraction; /* of the unmanaged peak; 0: not given */
+    uint64_t budget_bytes;        /* UINT64_MAX: none; ignored if budget_fraction > 0 */
+    uint64_t device_budget_bytes; /* of each device; 0: as budget_bytes */
+    double budget_fraction;       /* of the unmanaged peak; 0: not given */
     uint64_t threshold_bytes;
     void (*warn)(void *context, const char *message);
     void *context;
@@ -147,7 +148,16 @@ struct ebb_process_figures {
     size_t count; /* processes that said hello */
     bool main_said_hello;
     bool managing;        /* some process had managed blocks */
+    bool retired;         /* some process used a device: its blocks in the host's memory are not
+                             managed since then */
     unsigned device_kind; /* of the busiest process: enum ebb_device_kind */
+};
+
+/* The host's memory. */
+struct ebb_host_figures {
+    bool managing; /* a process has blocks there, or blocks were away before it used a device */
+    uint64_t budget_bytes, peak_bytes, over_bytes; /* as of a device */
+    uint64_t store_peak_bytes;                     /* without blocks of devices */
 };
 
 /* Devices with a memory of their own. Each has the whole budget. */
@@ -174,6 +184,7 @@ struct ebb_parent_result {
     struct ebb_lane_figures lanes;
     struct ebb_event_figures events;
     struct ebb_process_figures processes;
+    struct ebb_host_figures host;
     struct {
         struct ebb_device_figures items[EBB_MOST_DEVICES];
         size_t count;

@@ -52,7 +52,8 @@ static uint64_t device_word(const struct ebb_parent *parent, const struct proces
     for (const char *letter = process->memory->name; *letter; letter++)
         word = (word ^ (unsigned char)*letter) * 0x100000001b3u;
     for (size_t i = 0; i < parent->processes.count; i++)
-        word += parent->processes.items[i]->process_id == process->process_id;
+        word += parent->processes.items[i]->memory->is_device &&
+                parent->processes.items[i]->process_id == process->process_id;
     return word << 32;
 }
 

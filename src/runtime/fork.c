@@ -43,6 +43,7 @@ enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,
     ebb__transfer_forked(&runtime->transfer);
     ebb__replay_forked(&runtime->replay);
     ebb__runtime_announce(runtime);
+    ebb__retire_forked(runtime);
     if (!ebb__mover_start(&runtime->transfer))
         return EBB_ERR_LIMIT;
     pthread_mutex_lock(&runtime->core.lock);

@@ -20,6 +20,13 @@ struct observing {
     bool lacks;           /* it began while blocks of the static placement were live */
 };
 
+/* The process steps back from the run, for good: retire.c. */
+enum retirement {
+    RETIREMENT_NOT_YET = 0,
+    RETIREMENT_UNDER_WAY, /* a thread brings all blocks back */
+    RETIREMENT_OVER,
+};
+
 struct ebb_runtime {
     struct core core;
     struct table table;
@@ -31,7 +38,13 @@ struct ebb_runtime {
     struct observing observing;
     uint64_t unchecked; /* operations since the last check, in EBB_CHECK builds */
     bool full_said;     /* the warning that the device cannot hold further blocks has been given */
+    enum retirement retirement;
+    bool all_back;                /* each block was there when it was over */
+    struct ebb_ledger own_ledger; /* of a retired process; of its slots, only the first is used */
 };
+
+/* retire.c, in the child of a fork: it is as retired as its parent. */
+void ebb__retire_forked(struct ebb_runtime *runtime);
 
 /* keep.c: the living block or part that has `address`, whatever its kind. NULL: none. */
 struct block *ebb__keep_live_at(struct ebb_runtime *runtime, uintptr_t address);

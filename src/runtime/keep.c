@@ -100,7 +100,13 @@ void ebb__runtime_close_holes(struct ebb_runtime *runtime)
 void ebb__runtime_let_kept(struct ebb_runtime *runtime)
 {
     const struct ebb_device *device = &runtime->core.device;
-    for (uint32_t i = 1; device->ops->let && i <= runtime->table.count; i++) {
+    if (!device->ops->let)
+        return;
+    if (runtime->retirement == RETIREMENT_OVER && runtime->all_back) {
+        device->ops->let(device->state, device->layout.arena.base, device->layout.arena.bytes);
+        return;
+    }
+    for (uint32_t i = 1; i <= runtime->table.count; i++) {
         const struct block *block = &runtime->table.blocks[i];
         if (block->kept && block->state == BLOCK_RESIDENT)
             device->ops->let(device->state, block->address, block->page_bytes);

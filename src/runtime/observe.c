@@ -78,6 +78,10 @@ void ebb__runtime_set_trace(struct ebb_runtime *runtime, enum ebb_observe observ
                             uint64_t allocations)
 {
     pthread_mutex_lock(&runtime->core.lock);
+    if (runtime->core.retired) {
+        pthread_mutex_unlock(&runtime->core.lock);
+        return;
+    }
     struct observing *observing = &runtime->observing;
     bool exactly = observe == EBB_OBSERVE_EXACTLY, always = observe == EBB_OBSERVE_ALWAYS;
     if (runtime->table.uses.trace &&

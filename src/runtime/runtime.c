@@ -239,32 +239,44 @@ static bool device_is_full(struct ebb_runtime *runtime)
     return true;
 }
 
+/* A block's address space, with pages if cached ones are taken. NULL: there is none. */
+static struct block *take_space(struct ebb_runtime *runtime, size_t bytes, size_t alignment,
+                                uint64_t *page_bytes, bool *has_pages)
+{
+    struct block *block = ebb__replay_place(&runtime->replay, bytes, alignment);
+    *has_pages = false;
+    if (block)
+        return block;
+    *page_bytes = ebb__clock_page_bytes(&runtime->replay, bytes);
+    if (!sees_first_use(runtime) && !ebb__clock_expects_parts(&runtime->replay, bytes))
+        block = ebb__pages_take_cached(&runtime->memory, *page_bytes);
+    *has_pages = block != NULL;
+    if (block || device_is_full(runtime))
+        return block;
+    block = ebb__space_take(&runtime->addresses, *page_bytes);
+    while (!block &&
+           ebb__pages_strip_cached(&runtime->memory)) /* cached blocks hold address space, too */
+        block = ebb__space_take(&runtime->addresses, *page_bytes);
+    return block;
+}
+
 void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t alignment, bool zeroed)
 {
     /* Sizes beyond the arena are refused before any rounding, which could overflow. */
     if (bytes == 0 || bytes > runtime->core.device.layout.arena.bytes || alignment > EBB_HUGE_BYTES)
         return NULL;
     uint64_t page_bytes = ebb__whole_pages(bytes);
-    pthread_mutex_lock(&runtime->core.lock);
-    if (runtime->table.uses.trace) {
-        ebb__observe_close(&runtime->transfer);
-        ebb__slab_look(&runtime->reclaim, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
-    }
-    ebb__room_approach_budget(&runtime->reclaim);
-    struct block *block = ebb__replay_place(&runtime->replay, bytes, alignment);
-    if (!block)
-        page_bytes = ebb__clock_page_bytes(&runtime->replay, bytes);
+    struct block *block = NULL;
     bool has_pages = false;
-    if (!block && !sees_first_use(runtime) && !ebb__clock_expects_parts(&runtime->replay, bytes)) {
-        block = ebb__pages_take_cached(&runtime->memory, page_bytes);
-        has_pages = block != NULL;
+    pthread_mutex_lock(&runtime->core.lock);
+    if (!runtime->core.retired) {
+        if (runtime->table.uses.trace) {
+            ebb__observe_close(&runtime->transfer);
+            ebb__slab_look(&runtime->reclaim, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
+        }
+        ebb__room_approach_budget(&runtime->reclaim);
+        block = take_space(runtime, bytes, alignment, &page_bytes, &has_pages);
     }
-    bool is_full = !block && device_is_full(runtime);
-    if (!block && !is_full)
-        block = ebb__space_take(&runtime->addresses, page_bytes);
-    while (!block && !is_full &&
-           ebb__pages_strip_cached(&runtime->memory)) /* cached blocks hold address space, too */
-        block = ebb__space_take(&runtime->addresses, page_bytes);
     if (!block) {
         pthread_mutex_unlock(&runtime->core.lock);
         return NULL;
@@ -313,7 +325,7 @@ uintptr_t ebb__runtime_slabs(const struct ebb_runtime *runtime, size_t *most)
 uintptr_t ebb__runtime_take_slab(struct ebb_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->core.lock);
-    struct block *block = ebb__slab_take(&runtime->addresses);
+    struct block *block = runtime->core.retired ? NULL : ebb__slab_take(&runtime->addresses);
     uintptr_t address = 0;
     if (block) {
         make_new(runtime, block);

@@ -60,6 +60,13 @@ void ebb__runtime_mark(struct ebb_runtime *runtime, enum ebb_mark mark, uint64_t
 /* `bytes` more are in use, or fewer if negative. Thread-safe, no lock. */
 void ebb__runtime_count_live(struct ebb_runtime *runtime, int64_t bytes);
 
+/* The process steps back from the run, for good: a device that it begins to use has the budget.
+ * Brings all blocks back, which stay until they are freed. Then it takes no blocks and slabs, obeys
+ * no message, and its pages are not in the run's ledger. Any further call does nothing, and waits
+ * for the first. False: the only copy of some block cannot be read; accesses to that one are still
+ * served. Thread-safe; waits for transfers. */
+bool ebb__runtime_retire(struct ebb_runtime *runtime);
+
 /* A thread of the program waits for the page at `address`. Never blocks on a transfer. */
 void ebb__runtime_fault(struct ebb_runtime *runtime, uintptr_t address, bool write);
 

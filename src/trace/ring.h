@@ -70,7 +70,9 @@ struct ebb_counters {
                                               could leave the device for them */
     _Atomic uint64_t over_budget_bytes; /* most bytes by which the budget had to be exceeded */
     _Atomic uint32_t store_error;       /* errno of the store; 0: none */
-    _Atomic uint32_t managing;          /* 1 once the arena is up */
+    _Atomic uint32_t managing;          /* 1 once the arena is up; 0 again when retired */
+    _Atomic uint32_t retired;           /* 1: the process uses a device, and its blocks in the
+                                           host's memory are not managed any more */
     _Atomic uint64_t arena_first, arena_last; /* address range of all pages of the runtime */
     _Atomic uint64_t place_unit_bytes; /* memory of the static placement comes and leaves in such
                                           units; 0: huge pages */

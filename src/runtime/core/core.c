@@ -67,6 +67,8 @@ void ebb__core_unmap(void *memory, size_t bytes)
 
 void ebb__core_event(struct core *core, const struct ebb_event *event)
 {
+    if (core->retired)
+        return;
     if (event->kind != EBB_EVENT_MARK)
         ebb__progress_tell_observed(core);
     struct ebb_event stamped = *event;

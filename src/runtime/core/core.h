@@ -72,6 +72,7 @@ struct core {
     const struct policy *policy; /* the questions of mechanism */
     void *policy_context;        /* passed to the functions of `policy` */
     bool forked;                 /* pages may be shared with a child */
+    bool retired;                /* the process has left the run (retire.c): it tells nothing */
     uint64_t stalled_ns;         /* total time that the program has waited for the runtime */
     uint32_t held;               /* waits in progress, at clock events or for absent blocks */
     uint64_t held_since_ns;      /* when the first of these began */

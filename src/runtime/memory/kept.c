@@ -6,7 +6,8 @@ void ebb__keep_end(struct memory *memory, struct block *block)
     const struct ebb_device_ops *ops = memory->core->device.ops;
     void *device = memory->core->device.state;
     block->kept = false;
-    if (!ops->renew(device, block->address, block->page_bytes))
+    /* The addresses of a retired process are not used again. */
+    if (memory->core->retired || !ops->renew(device, block->address, block->page_bytes))
         ops->release(device, block->address, block->page_bytes);
     if (block->kind == BLOCK_STATIC) { /* the units of the static placement keep their pages */
         ops->fresh(device, block->address, block->page_bytes);

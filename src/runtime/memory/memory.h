@@ -104,8 +104,9 @@ uint8_t *ebb__pages_fragmented(const struct memory *memory, uintptr_t address);
  * bytes moved, even on failure. */
 enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, uintptr_t source,
                                        uint64_t bytes, uint64_t *moved);
-/* `bytes` of pages have been released to the system. */
+/* `bytes` of pages have been released to the system, or come from it without the budget. */
 void ebb__pages_gone(struct memory *memory, uint64_t bytes);
+void ebb__pages_came(struct memory *memory, uint64_t bytes);
 /* False if memory is exhausted. The caller must call ebb__memory_fini() even then. */
 EBB_NODISCARD bool ebb__memory_init(struct memory *memory, struct addresses *addresses);
 void ebb__memory_fini(struct memory *memory);

@@ -26,6 +26,12 @@ void ebb__pages_gone(struct memory *memory, uint64_t bytes)
     ebb__ledger_release(memory->core->ledger, memory->core->slot, bytes);
 }
 
+void ebb__pages_came(struct memory *memory, uint64_t bytes)
+{
+    atomic_fetch_add(&memory->core->counters->held_bytes, bytes);
+    ebb__ledger_force(memory->core->ledger, memory->core->slot, bytes);
+}
+
 static bool has_hint(const struct memory *memory, uintptr_t address)
 {
     const struct ebb_device_layout *layout = &memory->core->device.layout;

@@ -185,6 +185,11 @@ enum ebb_status ebb__replay_set_script(struct replay *replay, const struct ebb_s
     if (!ebb__replay_prepare(replay, &prepared, script))
         return EBB_ERR_MEMORY;
     pthread_mutex_lock(&replay->core->lock);
+    if (replay->core->retired) {
+        pthread_mutex_unlock(&replay->core->lock);
+        munmap(prepared.tables, prepared.table_bytes);
+        return EBB_OK;
+    }
     if (replay->awaited.script && !ebb__template_same(replay->awaited.script, script))
         ebb__replay_take_over(replay);
     forget_awaited(replay);
