@@ -55,7 +55,8 @@ enum ebb_message_kind {
 /* Who says hello: the value of the message. */
 enum ebb_hello_kind {
     EBB_HELLO_HOST,   /* a process whose blocks are in the host's memory; text: its name */
-    EBB_HELLO_CUDA,   /* a process that may use devices; text: its name */
+    EBB_HELLO_CUDA,   /* a process that may use devices, and has said no other hello; text: its
+                         name */
     EBB_HELLO_DEVICE, /* a process begins to use a device; limit_bytes: the memory of that; text: its
                          address on the bus and its name, a line each. Each device that a process
                          uses has a ring, a channel and scripts of its own. Processes that use the
