@@ -58,7 +58,7 @@ struct cuda_streams {
      * from now on, in any stream, comes after it. A driver whose free waits does the same. */
     struct cuda_passages owed;
     uint64_t owed_number; /* of the newest addition to it */
-    uint64_t news_count;  /* events that were found to be over */
+    uint64_t news_count;  /* how often work was found to be over */
     bool has_news;        /* an event has been recorded that nobody looks at yet */
     /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */
     uint64_t *waits;
