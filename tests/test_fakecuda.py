@@ -98,6 +98,10 @@ class Programs(Case):
         run = self.passes("cuda_oom", memory="40M")
         self.assertEqual(run.out, "40 allocations\n")
 
+    def test_memory(self):
+        self.schedules("cuda_memory", "--steps=40")
+        self.assertEqual(Run("cuda_memory", "--steps=40", "--leak").code, DIFFERS)
+
     def test_managed(self):
         run = self.passes("cuda_managed")
         self.assertGreater(run.report["prefetched_to_host_bytes"], 0)
