@@ -101,6 +101,8 @@ class Thread:
 
     def step(self, name, operands):
         kind = name[-1]
+        if name[0] == "membar":
+            return
         if name[0] == "ld":
             self.registers[operands[0]] = self.load(name, operands[1], kind)
         elif name[0] == "st":
@@ -125,11 +127,13 @@ class Thread:
         if kind == "f32":
             return rounded({"mul": lambda: v[0] * v[1], "add": lambda: v[0] + v[1],
                             "sub": lambda: v[0] - v[1]}[operation]())
+        if kind == "s32":
+            v = [(value + (1 << 31)) % (1 << 32) - (1 << 31) for value in v]
         if operation == "setp":
             return {"ge": v[0] >= v[1], "lt": v[0] < v[1], "ne": v[0] != v[1]}[name[1]]
         return {"mov": lambda: v[0], "add": lambda: v[0] + v[1], "sub": lambda: v[0] - v[1],
                 "mul": lambda: v[0] * v[1], "mad": lambda: v[0] * v[1] + v[2],
-                "rem": lambda: v[0] % v[1], "or": lambda: v[0] | v[1],
+                "rem": lambda: v[0] % v[1], "min": lambda: min(v), "and": lambda: v[0] & v[1], "or": lambda: v[0] | v[1],
                 "xor": lambda: v[0] ^ v[1]}[operation]()
 
 

@@ -111,6 +111,22 @@ class Kernels(unittest.TestCase):
         self.module.launch("use", 0x1000)
         self.expect(0x1000, words([5] + [4] * 99))
 
+    def test_exchange(self):
+        """Two chunks. What it would wait for is there already."""
+        count, number = 300, 7
+        g, inbox = ([self.chance.randrange(1 << 32) for _ in range(n)] for n in (count, 512))
+        self.module.put(0x10000, words(g))
+        self.module.put(0x20000, bytes(2048))
+        self.module.put(0x30000, words(inbox))
+        for at, sent in ((0x40000, number), (0x50000, number + 2)):
+            self.module.put(at, words([number] + 15 * [0] + [sent] + 15 * [0] + [number] + 15 * [0]))
+        self.module.launch("exchange", 0x10000, 0x20000, 0x30000, 0x40000, 0x50000, count, number)
+        there = inbox[256:] + inbox[:44]  # chunk 7 is in slot 1, chunk 8 in slot 0
+        self.expect(0x10000, words([(a + b) & MASK for a, b in zip(g, there)]))
+        self.expect(0x20000, words(g[256:] + 212 * [0] + g[:256]))
+        flags = words([number + 2] + 15 * [0] + [number] + 15 * [0] + [number + 2] + 15 * [0])
+        self.expect(0x40000, flags)
+
     def test_all_kernels_of_the_programs(self):
         """Those of the benchmark of launches have no place on a card."""
         names = set()

@@ -40,9 +40,10 @@ class Case:
     moves: blocks must leave. refusal: what Ebb must say."""
 
     def __init__(self, name, *command, budget=None, backings=ALL, seeds=(0, 7), without=(),
-                 moves=True, refusal=None, only=None):
+                 moves=True, refusal=None, only=None, tune=()):
         self.name, self.command, self.budget, self.backings = name, command, budget, backings
         self.seeds, self.moves, self.refusal, self.only = seeds, moves, refusal, only
+        self.tune = ("--tune", *tune) if tune else ()
         self.without = command if without == () else without
 
 
@@ -68,6 +69,11 @@ def cases():
                seeds=(0,), refusal="another process or device")
     yield Case("more than the budget", "cuda_oom", "--most=24", "--beyond", budget=12)
     yield Case("ranks that meet", "cuda_ranks", ROOM, moves=False)
+    # Kernels that wait for the other process may keep a block from moving. Patience ends soon.
+    for name, seeds, *options in (("two processes", (0, 7)),
+                                  ("two processes, copies", (5, 7), "--copies")):
+        yield Case(name, "cuda_exchange", *options, ROOM, budget=32, seeds=seeds,
+                   tune=("cuda_patience_ns=50ms",))
     yield Case("managed memory of the program", "cuda_managed", budget=12, moves=False, seeds=(0,))
     yield Case("mappings of the program", "cuda_flip", moves=False, seeds=(0,))
     yield Case("all devices", "cuda_devices", budget=12)
@@ -146,7 +152,7 @@ class Runner:
         code, out, errors = self.run([
             os.path.join(self.options.bin, "ebb"), "run", "--device", "cuda", "--no-cache",
             "--summary=never", "--cuda-backing", backing, "--budget",
-            f"{case.budget}M" if case.budget else "1G", "--summary-json", summary, "--",
+            f"{case.budget}M" if case.budget else "1G", *case.tune, "--summary-json", summary, "--",
             *self.program(case.command, case.budget)], seed)
         figures = {}
         try:
