@@ -91,12 +91,24 @@ class Programs(Case):
         self.schedules("cuda_ranks", "--ranks=3")
         self.schedules("cuda_ranks", "--ranks=4", "--devices=2", devices=2)
 
+    def test_processes(self):
+        """Two of them, by memory that both have registered."""
+        self.schedules("cuda_exchange", devices=2)
+        for seed in range(1, SEEDS + 1):  # no race check: it does not know the flags of a proxy
+            self.passes("cuda_exchange", "--copies", seed=seed, devices=2)
+        codes = {Run("cuda_exchange", "--drop-wait", seed=seed).code for seed in range(1, 9)}
+        self.assertIn(DIFFERS, codes)
+
     def test_fork_ipc_flip_oom(self):
         self.schedules("cuda_fork")
         self.passes("cuda_ipc")
         self.schedules("cuda_flip")
         run = self.passes("cuda_oom", memory="40M")
         self.assertEqual(run.out, "40 allocations\n")
+
+    def test_memory(self):
+        self.schedules("cuda_memory", "--steps=40")
+        self.assertEqual(Run("cuda_memory", "--steps=40", "--leak").code, DIFFERS)
 
     def test_managed(self):
         run = self.passes("cuda_managed")

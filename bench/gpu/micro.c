@@ -1,4 +1,5 @@
-/* Runs the measurements of a GPU's driver: micro FILE KERNELS [NAME...]
+/* Runs the measurements of a GPU's driver: micro FILE KERNELS [NAME...], or prints their names:
+ * micro --list
  *
  * Each measurement runs in a child process with a time limit, so that a fault or a hang loses
  * nothing else. Lines of JSON are appended to FILE at once. KERNELS is kernels.ptx. Exits with 77
@@ -288,8 +289,13 @@ static bool is_wanted(const char *name, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (size_t i = 0; i < MEASUREMENTS; i++)
+            puts(measurements[i].name);
+        return 0;
+    }
     if (argc < 3) {
-        fputs("usage: micro FILE KERNELS [NAME...]\n", stderr);
+        fputs("usage: micro FILE KERNELS [NAME...], or micro --list\n", stderr);
         return 2;
     }
     output = open(argv[1], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

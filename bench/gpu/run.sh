@@ -1,14 +1,14 @@
 #!/bin/sh
-# Trainings on a GPU, with and without Ebb: run.sh FOLDER [--quick] [--seconds S]
+# All that is measured and tested on a GPU:
+#   run.sh FOLDER [PART...] [--quick] [--seconds S] [--only REGEX] [--train S] [--oversubscribe]
 #
-# Takes the programs from build/gpu-bin if they are there and run here, else builds them. See
-# bench/gpu/run.py. Exits with 77 and "no GPU" without one.
-folder=${1:?usage: run.sh FOLDER [--quick] [--seconds S]}
-shift
+# PART is micro, launches, tests or trainings; without one, all of them. See bench/gpu/run.py. Takes
+# the programs from this folder (build.sh has made it) or from build/gpu-bin if they are there and
+# run here, else builds them. Exits with 77 and "no GPU" without one.
+[ $# -gt 0 ] || { echo "usage: run.sh FOLDER [PART...] [--quick] [--seconds S] [--only REGEX]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
-bin=$here/../../build/gpu-bin
 # A driver may be installed where no device is.
-python3 - <<'END' || { echo "no GPU"; exit 77; }
+python3 - <<'PYTHON' || { echo "no GPU"; exit 77; }
 import ctypes, sys
 count = ctypes.c_int(0)
 try:
@@ -17,8 +17,8 @@ except OSError:
     sys.exit(1)
 found = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
 sys.exit(not found or count.value == 0)
-END
+PYTHON
+bin=$here
+[ -x "$bin/ebb" ] || bin=$here/../../build/gpu-bin
 "$bin/ebb" --version >/dev/null 2>&1 || "$here/build.sh" "$bin" || exit 1
-mkdir -p "$folder" || exit 2
-nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used --format=csv,noheader 2>&1
-exec python3 "$here/run.py" "$folder" --bin "$bin" "$@"
+exec python3 "$here/run.py" "$@" --bin "$bin"

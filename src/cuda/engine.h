@@ -134,6 +134,12 @@ struct ebb_cuda_work {
     uint64_t order;
 };
 
+/* Does it use nothing but its uses? A kernel may find blocks by pointers. */
+static inline bool ebb__cuda_names_all(const struct ebb_cuda_work *work)
+{
+    return work->kind == EBB_CUDA_COPY || work->kind == EBB_CUDA_SET;
+}
+
 /* Must the engine hear of all kernels and graphs in its context, also of those whose uses name none
  * of its blocks? Its blocks only move while none of them runs. Constant. */
 bool ebb__cuda_hears_all(const struct ebb_cuda *engine);

@@ -122,8 +122,9 @@ void ebb__cuda_count_stall(struct ebb_cuda *engine, uint64_t since_ns);
 void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
-/* Until the stream is ordered behind all that it owes, or patience ends. */
-void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream);
+/* Until the stream is ordered behind `before`, or all that is owed, or until patience ends. */
+void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream,
+                             const struct cuda_passages *before);
 /* With the lock, which is released meanwhile: until the gate is open. False: abandoned. */
 bool ebb__cuda_await_gate(struct ebb_cuda *engine);
 /* With the lock, while the gate is open: the work may be queued from now on. */

@@ -197,14 +197,17 @@ void ebb__passages_owe(struct cuda_streams *streams, const struct cuda_passages 
 /* A passage may name work that is still between begin and end: events that are recorded meanwhile
  * are never new enough for it. So what has been waited for is known by a number. And before waits
  * are queued, it is clear that all of them can be: another try must not queue them again. */
-bool ebb__passages_settle(struct cuda_streams *streams, uint32_t stream)
+bool ebb__passages_settle(struct cuda_streams *streams, uint32_t stream,
+                          const struct cuda_passages *before)
 {
     struct cuda_stream *waiter = &streams->streams[stream];
+    const struct cuda_passages *awaited = before ? before : &streams->owed;
     if (waiter->settled == streams->owed_number)
         return true;
-    if (ebb__passages_cost(streams, stream, &streams->owed) > 1 ||
-        !ebb__passages_await(streams, stream, &streams->owed))
+    if (ebb__passages_cost(streams, stream, awaited) > 1 ||
+        !ebb__passages_await(streams, stream, awaited))
         return false;
-    waiter->settled = streams->owed_number;
+    if (!before)
+        waiter->settled = streams->owed_number;
     return true;
 }

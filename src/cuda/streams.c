@@ -201,10 +201,11 @@ bool ebb__streams_poll(struct cuda_streams *streams)
         struct cuda_stream *stream = &streams->streams[i];
         while (stream->recent_count && ebb__streams_event_is_over(streams, stream->recent[0])) {
             uint64_t order = streams->events[stream->recent[0]].order;
-            if (order > stream->passed)
+            if (order > stream->passed) {
                 stream->passed = order;
+                streams->news_count++;
+            }
             ebb__streams_release(streams, stream->recent[0]);
-            streams->news_count++;
             memmove(stream->recent, stream->recent + 1,
                     --stream->recent_count * sizeof *stream->recent);
         }

@@ -54,11 +54,13 @@ struct cuda_streams {
     uint32_t newest; /* found last */
     struct cuda_event_entry *events;
     uint32_t event_count, event_cursor;
-    /* Work that is not over, and whose memory has been given out again without a stream. All work
-     * from now on, in any stream, comes after it. A driver whose free waits does the same. */
+    /* Work that is not over, and whose memory has been given out again without a stream. All
+     * kernels from now on, in any stream, come after it. A driver whose free waits does the same.
+     * Copies name all that they use, and need not wait. A kernel may wait for what another thread
+     * copies. */
     struct cuda_passages owed;
     uint64_t owed_number; /* of the newest addition to it */
-    uint64_t news_count;  /* events that were found to be over */
+    uint64_t news_count;  /* how often work was found to be over */
     bool has_news;        /* an event has been recorded that nobody looks at yet */
     /* waits[a * CUDA_MOST_STREAMS + b]: order of b that stream a waits for already. */
     uint64_t *waits;
@@ -143,9 +145,11 @@ bool ebb__passages_await(struct cuda_streams *streams, uint32_t stream,
                          const struct cuda_passages *passages);
 /* The set is owed to all streams from now on. */
 void ebb__passages_owe(struct cuda_streams *streams, const struct cuda_passages *passages);
-/* Work that is queued in `stream` from now on follows all that is owed. False: not possible now;
- * nothing has been queued then. Cheap if nothing has been added since the last time. */
-bool ebb__passages_settle(struct cuda_streams *streams, uint32_t stream);
+/* Work that is queued in `stream` from now on follows `before`, or if that is NULL, all that is
+ * owed. False: not possible now; nothing has been queued then. Cheap if nothing has been added to
+ * what is owed since the last time. */
+bool ebb__passages_settle(struct cuda_streams *streams, uint32_t stream,
+                          const struct cuda_passages *before);
 /* What ebb__passages_await() would cost: 0 nothing, 1 waits on the device, 2 impossible.
  * CUDA_NO_STREAM: in whichever stream uses it first. */
 unsigned ebb__passages_cost(const struct cuda_streams *streams, uint32_t stream,

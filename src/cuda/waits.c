@@ -60,7 +60,8 @@ void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival)
 }
 
 /* Earlier work in a stream of which no event can be had now, since it is being captured. */
-void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream)
+void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream,
+                             const struct cuda_passages *before)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
     uint64_t since_ns = ebb__now_ns();
@@ -69,12 +70,17 @@ void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream)
         nanosleep(&pause, NULL);
         if (!ebb__cuda_lock(engine))
             return;
-        is_ordered = ebb__passages_settle(&engine->streams, stream);
+        is_ordered = ebb__passages_settle(&engine->streams, stream, before);
         ebb__cuda_unlock(engine);
     }
 }
 
 /* ---- the gate -------------------------------------------------------------------------------- */
+
+bool ebb__cuda_hears_all(const struct ebb_cuda *engine)
+{
+    return engine->gate.is_used;
+}
 
 /* With the lock, which is released meanwhile. False: the engine has been abandoned. */
 bool ebb__cuda_await_gate(struct ebb_cuda *engine)

@@ -57,13 +57,13 @@ static void let_all_go(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 
 /* ---- what must be there ---------------------------------------------------------------------- */
 
-struct begun { /* of one work */
-    uint32_t stream;
+struct begun {              /* of one work */
+    uint32_t stream, stall; /* of the clock; CLOCK_NO_STALL */
     uint64_t absent_units, all_units;
-    uint32_t arrival; /* newest one to wait for; 0: none */
-    uint32_t light;   /* the same, among those that are over when they are issued */
-    bool may_arrive;  /* some pages may still be on their way */
-    uint32_t stall;   /* of the clock; CLOCK_NO_STALL */
+    uint32_t arrival;            /* newest one to wait for; 0: none */
+    uint32_t light;              /* the same, among those that are over when they are issued */
+    bool may_arrive;             /* some pages may still be on their way */
+    struct cuda_passages before; /* of its blocks, if it names all that it uses */
 };
 
 static void note_arrival(struct ebb_cuda *engine, struct cuda_block *entry, struct begun *begun)
@@ -131,6 +131,8 @@ static void collect(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct 
             continue;
         if (work->is_captured)
             entry->is_kept = 1;
+        if (ebb__cuda_names_all(work))
+            ebb__passages_join(&begun->before, &engine->streams, &entry->before);
         if (entry->last_order == engine->order)
             continue;
         if (entry->is_small)
@@ -276,6 +278,12 @@ static void note_uses(struct ebb_cuda *engine, struct ebb_cuda_work *work,
     ebb__clock_work_begin(engine->clock, work->stream, scratch->events, count, !work->is_captured);
 }
 
+/* What it comes after: the earlier uses of its addresses. NULL: see `owed`. */
+static const struct cuda_passages *before(const struct ebb_cuda_work *work, struct begun *begun)
+{
+    return ebb__cuda_names_all(work) ? &begun->before : NULL;
+}
+
 /* Queues the waits of the work. False in *arrived, *ordered: the caller waits for it. */
 static void queue_waits(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
                         struct begun *begun, bool *arrived, bool *ordered)
@@ -286,7 +294,7 @@ static void queue_waits(struct ebb_cuda *engine, const struct ebb_cuda_work *wor
         return;
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
-    *ordered = ebb__passages_settle(&engine->streams, begun->stream);
+    *ordered = ebb__passages_settle(&engine->streams, begun->stream, before(work, begun));
     *arrived = engine->gate.is_used ? !newest_arrival(begun) : await_arrival(engine, work, begun);
 }
 
@@ -297,9 +305,8 @@ static bool may_queue_waits(const struct ebb_cuda *engine, const struct begun *b
     return !newest || engine->gate.is_used || ebb__mover_is_issued(engine->mover, newest);
 }
 
-/* `is_queued`: the waits of the work have been queued, but for those that are not arrived or not
- * ordered. The stream may have work meanwhile, so only the device knows for how long it stood
- * still. */
+/* `is_queued`: the waits have been queued, but for what is not arrived or not ordered. The stream
+ * may have work meanwhile, so only the device knows for how long it stood still. */
 static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, struct begun *begun,
                          bool is_queued, bool arrived, bool ordered)
 {
@@ -315,7 +322,7 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
         ebb__cuda_unlock(engine);
     }
     if (!ordered)
-        ebb__cuda_wait_for_work(engine, begun->stream);
+        ebb__cuda_wait_for_work(engine, begun->stream, before(work, begun));
     if (!arrived && begun->light)
         ebb__cuda_wait_for_arrival(engine, begun->light);
     if (!arrived && begun->arrival)
@@ -324,11 +331,6 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
         ebb__cuda_pass_gate(engine, work);
     if (begun->stall == CLOCK_NO_STALL)
         ebb__cuda_count_stall(engine, since_ns);
-}
-
-bool ebb__cuda_hears_all(const struct ebb_cuda *engine)
-{
-    return engine->gate.is_used;
 }
 
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)

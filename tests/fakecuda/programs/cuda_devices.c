@@ -24,13 +24,14 @@ static struct device {
 
 static void launch(struct device *d, int kernel, void **parameters)
 {
-    CHECK(cuLaunchKernel(d->functions[kernel], 1, 1, 1, 32, 1, 1, 0, d->stream, parameters, NULL));
+    CHECK(cuLaunchKernel(d->functions[kernel], GRID_BLOCKS, 1, 1, GRID_THREADS, 1, 1, 0, d->stream,
+                         parameters, NULL));
 }
 
 static void load(struct device *d)
 {
     CUmodule module;
-    CHECK(cuModuleLoadData(&module, &words_image));
+    CHECK(cuModuleLoadData(&module, program_image(&words_image)));
     for (int i = 0; i < WORDS_KERNELS; i++)
         CHECK(cuModuleGetFunction(&d->functions[i], module, words_kernels[i].name));
 }

@@ -5,8 +5,9 @@
  * Options: --layers=N --bytes=N --iterations=N --streams=N --async-alloc --graphs --hidden
  * --threads=N --managed --marks --serial.
  *
- * With --every=N, one in N chunks is computed. With --room=N, a block has N bytes, and the first
- * `bytes` are used. With --no-serial, whoever starts the program compares what it prints.
+ * With --every=N, one in N chunks is computed, which kernels.ptx cannot do. With --room=N, a block
+ * has N bytes, and the first `bytes` are used. With --no-serial, whoever starts the program
+ * compares what it prints.
  *
  * To plant an error: --drop-wait, --free-early. Exit code: 0, 1 if results differ, 3 if a call
  * fails.
@@ -201,7 +202,7 @@ static void go_to(struct machine *m, long which)
     m->now = next;
 }
 
-static void run(struct machine *m, int kernel, const void *parameters, size_t bytes, bool packed)
+static void run(struct machine *m, int kernel, const void *parameters, bool packed)
 {
     if (m->serial) {
         struct fakecuda_kernel k = {&host_calls, parameters, {1, 1, 1}, {1, 1, 1}, 0};
@@ -209,22 +210,23 @@ static void run(struct machine *m, int kernel, const void *parameters, size_t by
         kernels[kernel].function(&k);
         return;
     }
-    if (packed) {
-        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)parameters,
-                         CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-        CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, m->now, NULL, 0};
-        CHECK(cuLaunchKernelEx(&config, m->functions[kernel], NULL, extra));
-        return;
-    }
     void *pointers[8];
-    size_t at = 0;
+    size_t at = 0; /* in the end, the bytes of all parameters */
     for (unsigned i = 0; i < kernels[kernel].parameter_count; i++) {
         size_t size = kernels[kernel].parameter_bytes[i];
         at = (at + size - 1) / size * size;
         pointers[i] = (void *)((uintptr_t)parameters + at);
         at += size;
     }
-    CHECK(cuLaunchKernel(m->functions[kernel], 1, 1, 1, 32, 1, 1, 0, m->now, pointers, NULL));
+    if (packed) {
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)parameters,
+                         CU_LAUNCH_PARAM_BUFFER_SIZE, &at, CU_LAUNCH_PARAM_END};
+        CUlaunchConfig config = {GRID_BLOCKS, 1, 1, GRID_THREADS, 1, 1, 0, m->now, NULL, 0};
+        CHECK(cuLaunchKernelEx(&config, m->functions[kernel], NULL, extra));
+        return;
+    }
+    CHECK(cuLaunchKernel(m->functions[kernel], GRID_BLOCKS, 1, 1, GRID_THREADS, 1, 1, 0, m->now,
+                         pointers, NULL));
 }
 
 static void to_device(struct machine *m, CUdeviceptr to, const void *from, size_t bytes)
@@ -261,7 +263,7 @@ static void step_by_graph(struct machine *m, struct net *net, float rate)
         CHECK(cuStreamBeginCapture_v2(m->now, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
         for (long l = 0; l < set.layers; l++) {
             struct sgd_parameters p = {net->weights[l], net->gradients[l], net->bytes, rate};
-            run(m, SGD, &p, sizeof(p), false);
+            run(m, SGD, &p, false);
         }
         CHECK(cuStreamEndCapture(m->now, &graph));
         CHECK(cuGraphInstantiateWithFlags(&m->exec, graph, 0));
@@ -272,7 +274,7 @@ static void step_by_graph(struct machine *m, struct net *net, float rate)
         CHECK(cuStreamBeginCapture_v2(m->now, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
         for (long l = 0; l < set.layers; l++) {
             struct sgd_parameters p = {net->weights[l], net->gradients[l], net->bytes, rate};
-            run(m, SGD, &p, sizeof(p), l % 2);
+            run(m, SGD, &p, l % 2);
         }
         CHECK(cuStreamEndCapture(m->now, &graph));
         CHECK(cuGraphExecUpdate_v2(m->exec, graph, &result));
@@ -295,7 +297,7 @@ static void step_by_table(struct machine *m, struct net *net, float rate)
         uint64_t bytes;
         float rate;
     } p = {net->table, (uint32_t)set.layers, net->bytes, rate};
-    run(m, SGD_TABLE, &p, sizeof(p), true);
+    run(m, SGD_TABLE, &p, true);
 }
 
 static void steps(struct machine *m, struct net *net, float rate)
@@ -308,7 +310,7 @@ static void steps(struct machine *m, struct net *net, float rate)
         for (long l = 0; l < set.layers; l++) {
             struct sgd_parameters p = {net->weights[l], net->gradients[l], net->bytes, rate};
             go_to(m, l);
-            run(m, SGD, &p, sizeof(p), l % 2);
+            run(m, SGD, &p, l % 2);
         }
     }
 }
@@ -318,9 +320,9 @@ static void scale_by_hidden_pointer(struct machine *m, struct net *net, CUdevice
     struct {
         CUdeviceptr pointer, cell;
     } p = {x, net->cell};
-    run(m, HIDE, &p, sizeof(p), false);
+    run(m, HIDE, &p, false);
     uint64_t bytes = net->bytes;
-    run(m, SCALE_HIDDEN, &bytes, sizeof(bytes), true);
+    run(m, SCALE_HIDDEN, &bytes, true);
 }
 
 static CUdeviceptr pass_back(struct machine *m, struct net *net, long l, CUdeviceptr gy)
@@ -331,7 +333,7 @@ static CUdeviceptr pass_back(struct machine *m, struct net *net, long l, CUdevic
         release(m, net->activations[l]);
     CUdeviceptr p[6] = {net->weights[l], net->activations[l], gy, net->gradients[l], gx,
                         net->bytes};
-    run(m, BACKWARD, p, sizeof(p), true);
+    run(m, BACKWARD, p, true);
     if (!set.free_early || l != 0)
         release(m, net->activations[l]);
     release(m, gy);
@@ -363,7 +365,7 @@ static uint64_t iterate(struct machine *m, struct net *net, float *data, long it
         net->activations[l + 1] = allocate_block(m, net);
         CUdeviceptr p[4] = {net->weights[l], net->activations[l], net->activations[l + 1],
                             net->bytes};
-        run(m, FORWARD, p, sizeof(p), false);
+        run(m, FORWARD, p, false);
     }
     if (set.hidden)
         scale_by_hidden_pointer(m, net, net->activations[set.layers]);
@@ -415,7 +417,7 @@ static uint64_t train(struct machine *m, long replica)
 static void open_machine(struct machine *m, CUcontext context)
 {
     CHECK(cuCtxSetCurrent(context));
-    CHECK(cuModuleLoadData(&m->module, &image));
+    CHECK(cuModuleLoadData(&m->module, program_image(&image)));
     for (int i = 0; i < KERNELS; i++)
         CHECK(cuModuleGetFunction(&m->functions[i], m->module, kernels[i].name));
     for (long i = 0; i < set.streams; i++)
@@ -496,6 +498,8 @@ int main(int count, char **arguments)
     set.streams = option(count, arguments, "streams", 1);
     set.threads = option(count, arguments, "threads", 1);
     chunk_step = CHUNK * (size_t)option(count, arguments, "every", 1);
+    if (chunk_step > CHUNK && getenv("PROGRAM_PTX"))
+        return 2;
     if (chunk_step == 0 || set.layers > MOST_LAYERS || set.streams > MOST_STREAMS ||
         set.threads > 16)
         return 2;

@@ -45,7 +45,7 @@ static void open_device(void)
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
-    CHECK(cuModuleLoadData(&module, &image));
+    CHECK(cuModuleLoadData(&module, program_image(&image)));
     for (int i = 0; i < KERNELS; i++)
         CHECK(cuModuleGetFunction(&functions[i], module, kernels[i].name));
 }

@@ -3,9 +3,13 @@
 
 /* What the programs of the driver API share. A failed call ends the program with exit code 3 and
  * the name of the error.
+ *
+ * On a card, PROGRAM_PTX names the file of the kernels (kernels.ptx). Without it, kernels are the
+ * C functions of the program, for the fake driver.
  */
 
 #include "../fakecuda.h"
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +30,30 @@ static inline void check_result(CUresult result, const char *what, int line)
         pause();
     exit(3);
 }
+
+/* For cuModuleLoadData and its relatives: these C functions, or the text of PROGRAM_PTX. */
+static inline const void *program_image(const struct fakecuda_image *functions)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char text[1 << 16];
+    const char *path = getenv("PROGRAM_PTX");
+    if (!path)
+        return functions;
+    pthread_mutex_lock(&lock);
+    FILE *file = text[0] ? NULL : fopen(path, "r");
+    size_t bytes = file ? fread(text, 1, sizeof(text), file) : strlen(text);
+    if (bytes == 0 || bytes == sizeof(text)) {
+        fprintf(stderr, "%s: no kernels, or too many\n", path);
+        exit(2);
+    }
+    if (file)
+        fclose(file);
+    pthread_mutex_unlock(&lock);
+    return text;
+}
+
+/* Kernels of kernels.ptx take any grid. The fake driver does not look at it. */
+enum { GRID_BLOCKS = 64, GRID_THREADS = 128 };
 
 /* Any changed bit changes it: each step is one to one. Words at a time, since bytes take long. */
 static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)

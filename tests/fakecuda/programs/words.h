@@ -64,7 +64,7 @@ static inline void words_load(void)
 {
     CUlibrary library;
     CUkernel kernel;
-    CHECK(cuLibraryLoadData(&library, &words_image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK(cuLibraryLoadData(&library, program_image(&words_image), NULL, NULL, 0, NULL, NULL, 0));
     for (int i = 0; i < WORDS_KERNELS; i++) {
         CHECK(cuLibraryGetKernel(&kernel, library, words_kernels[i].name));
         CHECK(cuKernelGetFunction(&words_functions[i], kernel));
@@ -73,7 +73,8 @@ static inline void words_load(void)
 
 static inline CUresult words_launch(int kernel, CUstream stream, void **parameters)
 {
-    return cuLaunchKernel(words_functions[kernel], 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL);
+    return cuLaunchKernel(words_functions[kernel], GRID_BLOCKS, 1, 1, GRID_THREADS, 1, 1, 0, stream,
+                          parameters, NULL);
 }
 
 static inline CUresult fill_words(CUdeviceptr x, unsigned count, unsigned value, CUstream stream)
