@@ -235,6 +235,15 @@ class Schedules(unittest.TestCase):
         self.same(["cuda_devices"], seeds=1 + SEEDS // 20, FAKECUDA_DEVICES=2, **budget(12),
                   **PATIENT)
 
+    def test_copies_between_devices(self):
+        """Each device has 6 blocks of up to 4 MiB. One block of each is the program's own."""
+        devices = {"FAKECUDA_RACES": 1, "EBB_ALONE_BUDGET": 12 * MIB}
+        self.same(["cuda_peers", "--seed={seed}"], FAKECUDA_DEVICES=2,
+                  FAKECUDA_BUDGET=12 * MIB + GLOBALS, **devices, **PATIENT)
+        self.same(["cuda_peers", "--seed={seed}", "--own"], seeds=1 + SEEDS // 2,
+                  FAKECUDA_DEVICES=3, FAKECUDA_BUDGET=14 * MIB + GLOBALS, **devices, **PATIENT)
+        self.same(["cuda_peers", "--seed={seed}", "--own"], ["native"], FAKECUDA_DEVICES=2)
+
     def test_a_divided_device(self):
         """MIG: one device, with the memory of its instance."""
         self.same(["cuda_train", *SHORT], FAKECUDA_MIG=1)

@@ -3,6 +3,7 @@
 #include "door.h"
 #include "engines.h"
 #include "kept.h"
+#include "lanes.h"
 #include "params.h"
 
 /* A context of the program's own has no engine. A primary one is not destroyed this way. */
@@ -10,6 +11,7 @@ CUresult ebb__door_context_destroy(__typeof__(cuCtxDestroy) *next, CUstream stre
 {
     (void)stream;
     ebb__params_forget(); /* its modules end with it */
+    ebb__lanes_drop(-1);
     return next(a);
 }
 
@@ -29,6 +31,7 @@ CUresult ebb__door_release(__typeof__(cuDevicePrimaryCtxRelease) *next, CUstream
     if (ebb__engines_released(a)) {
         ebb__params_forget();
         ebb__kept_forget(a);
+        ebb__lanes_drop(a);
         ebb__engines_drop(a, true);
     }
     return next(a);
@@ -39,6 +42,7 @@ CUresult ebb__door_reset(__typeof__(cuDevicePrimaryCtxReset) *next, CUstream str
     (void)stream;
     ebb__params_forget();
     ebb__kept_forget(a);
+    ebb__lanes_drop(a);
     ebb__engines_drop(a, false); /* the reset ends all references */
     return next(a);
 }

@@ -71,8 +71,8 @@ static bool add_fetch(struct cuda_room *room, struct cuda_block *block)
         .kind = CUDA_MOVE_FETCH, .first = block->first_unit, .count = block->unit_count};
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
-    /* Its addresses may have been used over the bus, also by the block before it: a range that is
-     * cached is not brought to the device. */
+    /* Its addresses may have been used over the bus, also those of the block before it: a cached
+     * range counts as arrived. */
     struct cuda_passages work = block->uses;
     ebb__passages_join(&work, room->streams, &block->before);
     /* Another thread's work may be about to use it where it is. */
