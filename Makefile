@@ -78,18 +78,19 @@ test-schedules: deps
 without-lab: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts|plan$$|stalls|cuda_(whole|vmm|engine|calls|record|abi|door|params|clock|run)|steps|static_placement|slab_reclaim|replay_unordered|zvc|analyse|pool$$|replan|fakecuda|doctor|top|ring|manual|bench|ctest|sizes)|fuzz_cuda'
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts|plan$$|stalls|cuda_(whole|sanitized|vmm|engine|calls|record|abi|door|params|clock|run)|steps|static_placement|slab_reclaim|replay_unordered|zvc|analyse|pool$$|replan|fakecuda|doctor|top|ring|manual|bench|ctest|sizes)|fuzz_cuda'
 
 # The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
 # library is never instrumented, since it is malloc. So tests that start programs under it are left
 # out. Left out are also tests that limit addresses (doctor), preload a clock (tune), wait for
-# whole packings (pack), or build programs without the sanitizer (api_install). ThreadSanitizer makes
-# whole trainings too slow (ebb_train).
+# whole packings (pack), build programs without the sanitizer (api_install, cuda_calls, cuda_door,
+# cuda_record), or make a build of their own (cuda_sanitized). ThreadSanitizer makes whole trainings
+# too slow (ebb_train).
 tsan: TOO_SLOW = |ebb_train
 asan tsan: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|docs|layers|doctor|tune$$|pack|api_install$(TOO_SLOW))'
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|docs|layers|doctor|tune$$|pack|cuda_(sanitized|calls|door|record)|api_install$(TOO_SLOW))'
 
 format:
 	@clang-format -i $(SOURCES)
