@@ -82,10 +82,10 @@ without-lab: deps
 
 # The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
 # library is never instrumented, since it is malloc. So tests that start programs under it are left
-# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), wait for
-# whole packings (pack), build programs without the sanitizer (api_install, cuda_calls, cuda_door,
-# cuda_record), or make a build of their own (cuda_sanitized). ThreadSanitizer makes whole trainings
-# too slow (ebb_train).
+# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), or wait for
+# whole packings (pack). Others build programs without the sanitizer (api_install, cuda_calls,
+# cuda_door, cuda_record), or make a build of their own (cuda_sanitized). ThreadSanitizer makes whole
+# trainings too slow (ebb_train).
 tsan: TOO_SLOW = |ebb_train
 asan tsan: deps
 	@cmake --preset $@ >/dev/null

@@ -1,8 +1,8 @@
 /* Out of memory: the error comes, nothing else breaks, and memory that is released is there again.
  *
  * Options: --piece=N (bytes of an allocation), --most=N (allocations), --beyond: more may be
- * allocated than cuMemGetInfo tells, as with Ebb. --overrun: a copy writes behind memory of the
- * host, for the sanitizer to see.
+ * allocated than cuMemGetInfo tells, as with Ebb.
+ * For the sanitizer to see, --overrun: a copy writes behind memory of the host.
  */
 #include "words.h"
 
