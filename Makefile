@@ -63,7 +63,8 @@ test-whole:
 	@EBB_TEST_WHOLE=1 $(MAKE) --no-print-directory test
 
 # Threads of the programs sleep much, so more runs than processors are needed to keep these busy.
-# BACKINGS="managed" takes one of the three. FIRST=N begins with another seed.
+# BACKINGS="managed" takes one of the three. FIRST=N begins with another seed. TESTS="Schedules.NAME"
+# takes one test. Programs that take long get a part of the schedules, unless ALL=1.
 SCHEDULES ?= 10000
 FIRST ?= 1
 BACKINGS ?= managed vmm-host vmm-trusting
@@ -71,7 +72,7 @@ test-schedules: deps
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS)
 	@EBB_CUDA_SEEDS=$(SCHEDULES) EBB_CUDA_FIRST=$(FIRST) EBB_CUDA_BACKINGS="$(BACKINGS)" \
-	  EBB_CUDA_JOBS=$$((4 * $(JOBS))) $(PYTHON) tests/test_cuda_whole.py
+	  EBB_CUDA_ALL=$(ALL) EBB_CUDA_JOBS=$$((4 * $(JOBS))) $(PYTHON) tests/test_cuda_whole.py $(TESTS)
 
 # Builds without src/lab, and runs the tests of that build that start no programs under Ebb. The
 # longest tests of code that does not know src/lab run in the other build only.
