@@ -63,7 +63,8 @@ test-whole:
 	@EBB_TEST_WHOLE=1 $(MAKE) --no-print-directory test
 
 # Threads of the programs sleep much, so more runs than processors are needed to keep these busy.
-# BACKINGS="managed" takes one of the three. FIRST=N begins with another seed.
+# BACKINGS="managed" takes one of the three. FIRST=N begins with another seed. TESTS="Schedules.NAME"
+# takes one test. Programs that take long get a part of the schedules, unless ALL=1.
 SCHEDULES ?= 10000
 FIRST ?= 1
 BACKINGS ?= managed vmm-host vmm-trusting
@@ -71,25 +72,26 @@ test-schedules: deps
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS)
 	@EBB_CUDA_SEEDS=$(SCHEDULES) EBB_CUDA_FIRST=$(FIRST) EBB_CUDA_BACKINGS="$(BACKINGS)" \
-	  EBB_CUDA_JOBS=$$((4 * $(JOBS))) $(PYTHON) tests/test_cuda_whole.py
+	  EBB_CUDA_ALL=$(ALL) EBB_CUDA_JOBS=$$((4 * $(JOBS))) $(PYTHON) tests/test_cuda_whole.py $(TESTS)
 
 # Builds without src/lab, and runs the tests of that build that start no programs under Ebb. The
 # longest tests of code that does not know src/lab run in the other build only.
 without-lab: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts|plan$$|stalls|cuda_(whole|vmm|engine|calls|record|abi|door|params|clock|run)|steps|static_placement|slab_reclaim|replay_unordered|zvc|analyse|pool$$|replan|fakecuda|doctor|top|ring|manual|bench|ctest|sizes)|fuzz_cuda'
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts|plan$$|stalls|cuda_(whole|sanitized|vmm|engine|calls|record|abi|door|params|clock|run)|steps|static_placement|slab_reclaim|replay_unordered|zvc|analyse|pool$$|replan|fakecuda|doctor|top|ring|manual|bench|ctest|sizes)|fuzz_cuda'
 
 # The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
 # library is never instrumented, since it is malloc. So tests that start programs under it are left
-# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), wait for
-# whole packings (pack), or build programs without the sanitizer (api_install). ThreadSanitizer makes
-# whole trainings too slow (ebb_train).
+# out. Left out are also tests that limit addresses (doctor), preload a clock (tune), or wait for
+# whole packings (pack). Others build programs without the sanitizer (api_install, cuda_calls,
+# cuda_door, cuda_record), or make a build of their own (cuda_sanitized). ThreadSanitizer makes whole
+# trainings too slow (ebb_train).
 tsan: TOO_SLOW = |ebb_train
 asan tsan: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|docs|layers|doctor|tune$$|pack|api_install$(TOO_SLOW))'
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|docs|layers|doctor|tune$$|pack|cuda_(sanitized|calls|door|record)|api_install$(TOO_SLOW))'
 
 format:
 	@clang-format -i $(SOURCES)

@@ -21,7 +21,7 @@ function(ebb_cuda_library target)
     LINK_DEPENDS "${PROJECT_SOURCE_DIR}/shim/cuda/ebb_cuda.map;${PROJECT_SOURCE_DIR}/shim/cuda/names.def")
 endfunction()
 
-# The sources of the engine are compiled again: these libraries are never instrumented.
+# The sources of the engine are compiled again: the library of a run is never instrumented.
 set(engine_sources ${cuda_sources} src/runtime/protocol.c src/runtime/ledger.c src/runtime/script.c
   src/runtime/template.c src/trace/ring.c src/trace/waits.c src/base/status.c src/base/limits.c
   src/base/tuning.c)
@@ -39,4 +39,5 @@ target_link_options(ebb_cuda_audit PRIVATE
 if(EBB_TESTS)
   ebb_cuda_library(ebb_cuda_double tests/cuda_double.c src/cuda/driver.c src/base/status.c)
   ebb_cuda_library(ebb_cuda_alone tests/cuda_alone.c ${engine_sources})
+  ebb_sanitize_address(ebb_cuda_alone)
 endif()

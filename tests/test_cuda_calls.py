@@ -181,6 +181,41 @@ HEARD = {
         synchronized 1 0 all
         free 0 b1 stream -1
         free 1 b2 stream -1""",
+    "peers": """
+        alloc 0 4096 stream -1 -> 1
+        attach 1
+        create 1
+        serve 1
+        alloc 1 8192 stream -1 -> 2
+        begin 0 copy stream s name no: b1+2:11:r
+        begin 1 copy stream s name no: b2+1:11:w
+        begin 0 copy stream s name no: b1+3:12:w
+        begin 1 copy stream s name no: b2+4:12:r
+        begin 1 copy stream s name no: b2+5:13:w
+        begin 0 copy stream 1 waits name no: b1+6:14:r
+        begin 0 copy stream s name no: b1+0:21:r
+        begin 1 copy stream s name no: b2+0:21:w
+        begin 1 copy stream s name no: b2+200:22:r b2+100:22:w
+        synchronized 0 -1
+        synchronized 1 -1
+        leave 1
+        abandon 1
+        create 1
+        serve 1
+        alloc 1 8192 stream -1 -> 3
+        begin 0 copy stream s name no: b1+2:11:r
+        begin 1 copy stream s name no: b3+1:11:w
+        begin 0 copy stream s name no: b1+3:12:w
+        begin 1 copy stream s name no: b3+4:12:r
+        begin 1 copy stream s name no: b3+5:13:w
+        begin 0 copy stream 1 waits name no: b1+6:14:r
+        begin 0 copy stream s name no: b1+0:21:r
+        begin 1 copy stream s name no: b3+0:21:w
+        begin 1 copy stream s name no: b3+200:22:r b3+100:22:w
+        synchronized 0 -1
+        synchronized 1 -1
+        begin 0 copy stream s name no: b1+200:15:r b1+0:15:w
+        synchronized 0 0 all""",
     "forked": """
         alloc 0 4096 stream -1 -> 1
         abandon 0
@@ -297,6 +332,10 @@ class Calls(unittest.TestCase):
             len([line for line in lines if line.startswith(word)])
             for word in ("alloc", "free", "begin", "end")))
         self.assertEqual([], [line for line in lines if "wrong" in line])
+
+    def test_peers(self):
+        self.assertEqual("ebb: the program captures a copy between devices: not possible with "
+                         "blocks that Ebb moves\n", self.check("peers").stderr)
 
     def test_refused(self):
         """A device without a budget: the driver allocates, and nothing is heard."""

@@ -54,6 +54,40 @@ static void test_calls_return_while_the_device_stands_still(void **state)
     assert_int_equal(rig_child(settings, still_body, NULL, 60), 0);
 }
 
+/* ---- memory that was freed in the order of a stream ------------------------------------------ */
+
+/* Another stream takes it, behind what came before the free. It does not wait for a later kernel:
+ * that one may itself wait for the other stream. */
+static void freed_body(void *unused)
+{
+    struct rig rig;
+    struct known first, second;
+    (void)unused;
+    set_patience("60s");
+    start(&rig, 4 * MIB);
+    CUstream one = new_stream(&rig), two = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &first, 4 * MIB));
+    known_fill(&rig, &first, two, 1);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    known_fill(&rig, &first, one, 2);
+    RIG_MUST(ebb__cuda_free(rig.engine, first.address, one));
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), one, NULL, NULL, 0, false));
+    RIG_OK(known_alloc(&rig, &second, 4 * MIB));
+    RIG_MUST(second.address == first.address);
+    known_fill(&rig, &second, two, 3);
+    known_check(&rig, &second, two);
+    RIG_MUST(rig.call.cuStreamQuery(one) == CUDA_ERROR_NOT_READY);
+    atomic_store(&gate_is_open, 1);
+    rig_stop(&rig);
+}
+
+static void test_freed_memory_is_taken_behind_the_free(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=4M", NULL};
+    assert_int_equal(rig_child(settings, freed_body, NULL, 20), 0);
+}
+
 /* ---- kernels that wait for kernels ----------------------------------------------------------- */
 
 static void peers_body(void *unused)
@@ -764,6 +798,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_a_work_with_many_blocks),
         cmocka_unit_test(test_calls_return_while_the_device_stands_still),
+        cmocka_unit_test(test_freed_memory_is_taken_behind_the_free),
         cmocka_unit_test(test_peers_end_although_memory_is_short),
         cmocka_unit_test(test_patience_lasts_while_the_device_works),
         cmocka_unit_test(test_patience_ends_and_strays_return),

@@ -6,7 +6,8 @@ The programs are those of tests/fakecuda/programs. The fake driver counts more b
 than the budget as an error, and so each access to memory that is not there.
 
 EBB_CUDA_SEEDS is the number of schedules for each program and backing (default 6), EBB_CUDA_FIRST
-the first one (1). EBB_CUDA_JOBS run at a time (1). EBB_CUDA_BACKINGS has the backings, separated by
+the first one (1). Programs that take long get a part of them, but with EBB_CUDA_ALL=1 all get as
+many. EBB_CUDA_JOBS run at a time (1). EBB_CUDA_BACKINGS has the backings, separated by
 spaces (all three). How many schedules passed is printed. A failure prints the command that repeats
 it. A seed does not fix when threads of the host run, so that may need some repetitions.
 """
@@ -52,6 +53,11 @@ GRAPHS = ["--graphs", *SHORT]
 # other tests, threads that keep them may rest for long.
 PATIENT = {"EBB_ALONE_TUNING": "cuda_patience_ns=60s"}
 GLOBALS = 512  # bytes of a module, which are none of the budget
+
+
+def part(divisor):
+    """The schedules of a program that takes long."""
+    return SEEDS if os.environ.get("EBB_CUDA_ALL") else 1 + SEEDS // divisor
 
 
 def budget(mib):
@@ -182,8 +188,8 @@ class Schedules(unittest.TestCase):
     def test_whole_blocks(self):
         """Blocks of several units, in all bytes, and three threads with blocks of one unit. They
         take long, so that there are fewer runs."""
-        self.same(["cuda_train", *LARGE], seeds=1 + SEEDS // 100, **budget(24))
-        self.same(["cuda_train", "--threads=3", *SPARSE], seeds=1 + SEEDS // 20,
+        self.same(["cuda_train", *LARGE], seeds=part(100), **budget(24))
+        self.same(["cuda_train", "--threads=3", *SPARSE], seeds=part(20),
                   **budget(12), **PATIENT)
 
     def test_host_budget(self):
@@ -233,13 +239,13 @@ class Schedules(unittest.TestCase):
         for options, moves in [["--words=2000"], False], [["--words=400000"], True]:
             for backing in BACKINGS:
                 with self.subTest(options=options, backing=backing):
-                    self.many(["cuda_captured", *options], "", 1 + SEEDS // 20, moves,
+                    self.many(["cuda_captured", *options], "", part(20), moves,
                               {"EBB_ALONE_BACKING": backing, **budget(20)})
 
     def test_kernels_that_name_nothing(self):
         """A block that is in use does not move, although nobody names it."""
         for options in [], ["--graph"]:
-            self.same(["cuda_unnamed", *options], UNNAMED, 1 + SEEDS // 20, **budget(8))
+            self.same(["cuda_unnamed", *options], UNNAMED, part(20), **budget(8))
 
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""
@@ -254,7 +260,7 @@ class Schedules(unittest.TestCase):
     def test_more_than_the_budget(self):
         """Twice as much as the budget is there, and each word is right."""
         for backing in BACKINGS:
-            self.many(["cuda_oom", "--most=24", "--beyond"], "24 allocations\n", 1 + SEEDS // 20,
+            self.many(["cuda_oom", "--most=24", "--beyond"], "24 allocations\n", part(20),
                       True, {"EBB_ALONE_BACKING": backing, **budget(12)})
 
     def test_faults(self):
@@ -263,12 +269,21 @@ class Schedules(unittest.TestCase):
                                  ("create:10%,map:10%", ["vmm-trusting"]), ("create:10%", UNNAMED),
                                  ("copy-late:5%,alloc:5%", BACKINGS)):
             self.same(["cuda_train", *SHORT], [name for name in backings if name in BACKINGS],
-                      1 + SEEDS // 2, FAKECUDA_FAULTS=faults, **budget(12))
+                      part(2), FAKECUDA_FAULTS=faults, **budget(12))
 
     def test_devices(self):
         """Two devices, each with an engine, a budget of its own, and 18 MiB of blocks."""
-        self.same(["cuda_devices"], seeds=1 + SEEDS // 20, FAKECUDA_DEVICES=2, **budget(12),
+        self.same(["cuda_devices"], seeds=part(20), FAKECUDA_DEVICES=2, **budget(12),
                   **PATIENT)
+
+    def test_copies_between_devices(self):
+        """Each device has 6 blocks of up to 4 MiB. One block of each is the program's own."""
+        devices = {"FAKECUDA_RACES": 1, "EBB_ALONE_BUDGET": 12 * MIB}
+        self.same(["cuda_peers", "--seed={seed}"], FAKECUDA_DEVICES=2,
+                  FAKECUDA_BUDGET=12 * MIB + GLOBALS, **devices, **PATIENT)
+        self.same(["cuda_peers", "--seed={seed}", "--own"], seeds=part(2),
+                  FAKECUDA_DEVICES=3, FAKECUDA_BUDGET=14 * MIB + GLOBALS, **devices, **PATIENT)
+        self.same(["cuda_peers", "--seed={seed}", "--own"], ["native"], FAKECUDA_DEVICES=2)
 
     def test_a_divided_device(self):
         """MIG: one device, with the memory of its instance."""

@@ -285,13 +285,15 @@ ORDER = {
         "attach",
         "engines",
         "captures state",
-        "job",
+        "job ways",
+        "lanes",
+        "detours",
         "unions",
         "kept",
         "params payload",
         "addresses contexts copies exclusions hooks launches look_up marks memory modules "
         "placement second_door sets translate",
-        "graphs",
+        "batches graphs",
         "streams",
     ],
     "cli": [

@@ -3,6 +3,7 @@
 #include "door.h"
 #include "engines.h"
 #include "kept.h"
+#include "lanes.h"
 #include "params.h"
 
 CUresult ebb__door_context_create(__typeof__(cuCtxCreate) *next, CUstream stream, CUcontext *a,
@@ -35,6 +36,7 @@ CUresult ebb__door_context_destroy(__typeof__(cuCtxDestroy) *next, CUstream stre
 {
     (void)stream;
     ebb__params_forget(); /* its modules end with it */
+    ebb__lanes_drop(-1);
     return next(a);
 }
 
@@ -55,6 +57,7 @@ CUresult ebb__door_release(__typeof__(cuDevicePrimaryCtxRelease) *next, CUstream
     if (ebb__engines_released(a)) {
         ebb__params_forget();
         ebb__kept_forget(a);
+        ebb__lanes_drop(a);
         ebb__engines_drop(a, true);
     }
     return next(a);
@@ -65,6 +68,7 @@ CUresult ebb__door_reset(__typeof__(cuDevicePrimaryCtxReset) *next, CUstream str
     (void)stream;
     ebb__params_forget();
     ebb__kept_forget(a);
+    ebb__lanes_drop(a);
     ebb__engines_drop(a, false); /* the reset ends all references */
     return next(a);
 }

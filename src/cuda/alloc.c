@@ -235,6 +235,15 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
 
 /* ---- free ------------------------------------------------------------------------------------ */
 
+/* Other streams may take the range, behind the free only. What comes later in this stream may wait
+ * for them. So the place gets an event now. */
+static void mark_free(struct cuda_streams *streams, const struct cuda_passage *passage)
+{
+    uint32_t event;
+    if (streams->live_count > 1 && ebb__streams_cover(streams, passage, &event))
+        ebb__streams_release(streams, event);
+}
+
 /* What must be over before the addresses are used again. */
 static struct cuda_passages work_before(struct ebb_cuda *engine, CUstream stream)
 {
@@ -246,6 +255,7 @@ static struct cuda_passages work_before(struct ebb_cuda *engine, CUstream stream
             ebb__streams_begin(streams, index, ++engine->order);
             ebb__streams_end(streams, index);
             ebb__passages_add(&own, streams, index, engine->order);
+            mark_free(streams, &own.items[0]);
             return own;
         }
     }

@@ -71,12 +71,15 @@ static bool add_fetch(struct cuda_room *room, struct cuda_block *block)
         .kind = CUDA_MOVE_FETCH, .first = block->first_unit, .count = block->unit_count};
     if (!ebb__mover_has_room(room->mover, 1))
         return false;
+    /* Its addresses may have been used over the bus, also those of the block before it: a cached
+     * range counts as arrived. */
+    struct cuda_passages work = block->uses;
+    ebb__passages_join(&work, room->streams, &block->before);
     /* Another thread's work may be about to use it where it is. */
-    if (room->backing->ops->hides_absent && !ebb__passages_are_queued(room->streams, &block->uses))
+    if (room->backing->ops->hides_absent && !ebb__passages_are_queued(room->streams, &work))
         return false;
-    /* It may have been used over the bus, where it moves only after that. */
     if (!room->backing->ops->is_coherent &&
-        !ebb__passages_cover(room->streams, &block->uses, move.events, CUDA_MOVE_EVENTS,
+        !ebb__passages_cover(room->streams, &work, move.events, CUDA_MOVE_EVENTS,
                              &move.event_count))
         return false;
     /* An eviction that has not begun need not begin. Evictions at random are there to be seen. */

@@ -17,7 +17,7 @@ static bool is_open(const struct range *range, CUcontext context, int mode)
         return (writes ? range->writable : range->readable) >> device & 1;
     case RANGE_PLAIN:
     case RANGE_IMPORTED:
-        return range->device == device || context->peers[range->device];
+        return range->device == device || context->peers[range->device] || mode & MODE_COPY;
     default:
         return true;
     }

@@ -37,7 +37,8 @@ static const void *source(struct copy_op *copy, struct CUstream_st *stream, size
     CUdeviceptr at = address_in(&copy->from, y, z, x);
     if (copy->from.pageable)
         return (const void *)(uintptr_t)at;
-    return fake_access(stream->context, &copy->op, stream, at, bytes, FAKECUDA_READ, "a copy");
+    return fake_access(stream->context, &copy->op, stream, at, bytes, FAKECUDA_READ | MODE_COPY,
+                       "a copy");
 }
 
 static void clear(char *to, CUdeviceptr place, size_t bytes)
@@ -89,7 +90,7 @@ static bool copy_row(struct copy_op *copy, struct CUstream_st *stream, size_t y,
         void *to = !from               ? NULL
                    : copy->to.pageable ? (void *)(uintptr_t)at
                                        : fake_access(stream->context, &copy->op, stream, at, bytes,
-                                                     FAKECUDA_WRITE, "a copy");
+                                                     FAKECUDA_WRITE | MODE_COPY, "a copy");
         if (!to)
             return false;
         move(copy, to, at, from, address_in(&copy->from, y, z, x), bytes);

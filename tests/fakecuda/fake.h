@@ -364,7 +364,8 @@ enum {
     MODE_DISCARD = 8,
     MODE_PREFETCH = 16,
     MODE_ACQUIRE = 32,
-    MODE_RELEASE = 64
+    MODE_RELEASE = 64,
+    MODE_COPY = 128 /* by the driver, which also copies between devices without peer access */
 };
 void fake_race_check(struct range *range, struct op *op, struct CUstream_st *stream, size_t offset,
                      size_t bytes, int mode, const char *who);

@@ -27,6 +27,15 @@
 
 #define FAKECUDA_MAGIC "FAKECU1"
 
+/* For AddressSanitizer, once in a program or library that it is not the first one to be loaded
+ * with. The fake keeps what streams may still use, and programs may die by a signal. */
+#define FAKECUDA_SANITIZER_OPTIONS                                                                 \
+    __attribute__((visibility("default"), used)) const char *__asan_default_options(void);         \
+    const char *__asan_default_options(void)                                                       \
+    {                                                                                              \
+        return "verify_asan_link_order=0:detect_leaks=0:handle_segv=0";                            \
+    }
+
 struct fakecuda_kernel;
 typedef void (*fakecuda_function)(struct fakecuda_kernel *kernel);
 

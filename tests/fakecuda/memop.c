@@ -62,6 +62,7 @@ static void memop_run(struct op *op, struct CUstream_st *stream)
     }
     if (!at || memop->waits)
         return;
+    fake_observe(stream, op->seq - 1); /* the host may look at the word at any time */
     if (memop->wide)
         atomic_store((_Atomic uint64_t *)at, memop->value);
     else

@@ -47,9 +47,18 @@ static struct word {
     uint64_t clock[MOST_SLOTS];
 } words[256]; /* under memory_lock */
 
+/* The last one if all are taken. */
+static struct word *word_at(CUdeviceptr address)
+{
+    struct word *word = words;
+    while (word < words + 255 && word->address && word->address != address)
+        word++;
+    return word;
+}
+
 void fake_race_word(struct op *op, struct CUstream_st *stream, CUdeviceptr address, int mode)
 {
-    struct word *word = &words[address / 4 % 256];
+    struct word *word = word_at(address);
     if (!fake_set.races || !op || !op->clock)
         return;
     if (word->address != address)
@@ -65,8 +74,8 @@ void fake_race_word(struct op *op, struct CUstream_st *stream, CUdeviceptr addre
 
 void fake_race_write(CUdeviceptr address, uint64_t value)
 {
-    struct word *word = &words[address / 4 % 256];
     pthread_mutex_lock(&memory_lock);
+    struct word *word = word_at(address);
     if (word->address == address)
         word->value = value;
     pthread_mutex_unlock(&memory_lock);
@@ -75,8 +84,8 @@ void fake_race_write(CUdeviceptr address, uint64_t value)
 /* The host wrote the word if no stream wrote this value. */
 void fake_race_wait(struct CUstream_st *stream, CUdeviceptr address, uint64_t value)
 {
-    const struct word *word = &words[address / 4 % 256];
     pthread_mutex_lock(&memory_lock);
+    const struct word *word = word_at(address);
     bool by_stream = word->address == address && word->value == value;
     pthread_mutex_unlock(&memory_lock);
     if (!by_stream)

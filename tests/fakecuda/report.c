@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+FAKECUDA_SANITIZER_OPTIONS
+#endif
+
 enum { VERDICT = 86, MOST_KINDS = 32, ERROR_CODES = 1000, MOST_LINES = 40 };
 
 static const char *const counter_names[COUNT_END] = {

@@ -281,9 +281,11 @@ API cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUd
     struct range *range = fake_range_find(address);
     bool mapped = range && range->kind == RANGE_MAPPED;
     if (mapped && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-        *flags = range->writable >> location->id & 1   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                 : range->readable >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                                       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        *flags = (unsigned long long)(range->writable >> location->id & 1
+                                          ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                      : range->readable >> location->id & 1
+                                          ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                          : CU_MEM_ACCESS_FLAGS_PROT_NONE);
     else if (mapped)
         *flags =
             range->host_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;

@@ -540,6 +540,39 @@ static void devices(void)
     MUST(cuMemFree_v2(b));
 }
 
+/* Copies in a stream of the first device. Each device copies its own block, in its own stream. */
+static void peers(void)
+{
+    static char host[100];
+    CUcontext first = context, second;
+    CUdeviceptr a = block(4096), b, to[2], from[2];
+    size_t sizes[] = {21, 22}, none = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUstream stream;
+    CUgraph graph;
+    MUST(cuStreamCreate(&stream, 1));
+    for (int i = 0; i < 2; i++) { /* with the second context, and with one that came after it */
+        MUST(cuDevicePrimaryCtxRetain(&second, 1));
+        MUST(cuCtxSetCurrent(second));
+        b = block(8192);
+        MUST(cuMemcpyPeerAsync(b + 1, second, a + 2, first, 11, stream));
+        MUST(cuMemcpyAsync(a + 3, b + 4, 12, stream));
+        MUST(cuMemcpyHtoDAsync_v2(b + 5, host, 13, stream));
+        MUST(cuMemcpyDtoH_v2(host, a + 6, 14)); /* in the default stream of the second */
+        to[0] = b, from[0] = a, to[1] = b + 100, from[1] = b + 200;
+        MUST(cuMemcpyBatchAsync_v2(to, from, sizes, 2, &attributes, &none, 1, stream));
+        MUST(cuStreamSynchronize(stream));
+        if (i == 0)
+            MUST(cuDevicePrimaryCtxReset_v2(1));
+    }
+    MUST(cuCtxSetCurrent(first));
+    MUST(cuMemcpyDtoDAsync_v2(a, a + 200, 15, stream)); /* of one device */
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemcpyDtoDAsync_v2(b, a, 16, stream));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuCtxSynchronize());
+}
+
 static void forked(void)
 {
     CUdeviceptr a = block(4096), b;
@@ -615,6 +648,7 @@ int main(int argc, char **argv)
                   {"payload_boxes", payload_boxes},
                   {"contexts", contexts},
                   {"devices", devices},
+                  {"peers", peers},
                   {"forked", forked},
                   {"threads", threads}};
     if (argc == 2 && strcmp(argv[1], "forked_early") == 0) {

@@ -2,6 +2,7 @@
  *
  * Options: --piece=N (bytes of an allocation), --most=N (allocations), --beyond: more may be
  * allocated than cuMemGetInfo tells, as with Ebb.
+ * For the sanitizer to see, --overrun: a copy writes behind memory of the host.
  */
 #include "words.h"
 
@@ -18,6 +19,11 @@ int main(int count, char **arguments)
     words_open(0);
     CHECK(cuMemGetInfo_v2(&available, &total));
     CUresult result = CUDA_SUCCESS;
+    if (option(count, arguments, "overrun", 0)) {
+        CHECK(cuMemAlloc_v2(&at[0], 64));
+        CHECK(cuMemsetD8_v2(at[0], 1, 64));
+        CHECK(cuMemcpyDtoH_v2(malloc(32), at[0], 64));
+    }
     while (taken < most && (result = cuMemAlloc_v2(&at[taken], piece)) == CUDA_SUCCESS)
         taken++;
     EXPECT(taken == most || result == CUDA_ERROR_OUT_OF_MEMORY);

@@ -15,6 +15,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+FAKECUDA_SANITIZER_OPTIONS
+#endif
+
 #define CHECK(call) check_result((call), #call, __LINE__)
 
 static inline void check_result(CUresult result, const char *what, int line)
