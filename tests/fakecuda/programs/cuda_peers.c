@@ -10,7 +10,9 @@
 
 #include <stdbool.h>
 
-enum { MOST_DEVICES = 4, MOST_BLOCKS = 16, STREAMS = 2, LEAST_WORDS = 60000, MOST_WORDS = 1000000 };
+enum { MOST_DEVICES = 4, MOST_BLOCKS = 16, STREAMS = 2 };
+enum { LEAST_WORDS = 270000, MOST_WORDS = 1000000 }; /* smaller blocks would never move */
+enum { OWN_WORDS = 60000 };                          /* of a block of the program's pool */
 
 static struct device {
     CUcontext context;
@@ -115,7 +117,7 @@ static void allocate(struct block *block)
     struct place place = at_device(block->device);
     block->words = LEAST_WORDS + draw(&state, MOST_WORDS - LEAST_WORDS);
     if (block->is_own)
-        block->words = LEAST_WORDS;
+        block->words = OWN_WORDS;
     block->expected = malloc(4ull * block->words);
     if (block->is_own)
         CHECK(cuMemAllocFromPoolAsync(&block->address, 4ull * block->words,
@@ -220,7 +222,7 @@ static void copy_box(void)
     unsigned width = 1 + draw(&state, 3000), height = 1 + draw(&state, 6), depth = 2;
     unsigned x = draw(&state, 100), pitch = width + x + draw(&state, 50);
     bool is_flat = draw(&state, 2) == 0;
-    if (to == from || pitch * height * depth + x > LEAST_WORDS)
+    if (to == from || pitch * height * depth + x > OWN_WORDS)
         return;
     depth = is_flat ? 1 : depth;
     if (draw(&state, 3) == 0)
@@ -253,7 +255,7 @@ static void copy_in(void)
 {
     struct block *to = draw_block();
     struct place place = draw_place();
-    unsigned count = 1 + draw(&state, LEAST_WORDS), value = draw(&state, 1u << 30);
+    unsigned count = 1 + draw(&state, OWN_WORDS), value = draw(&state, 1u << 30);
     unsigned *words = malloc(4ull * count);
     for (unsigned i = 0; i < count; i++)
         words[i] = value - i;
