@@ -105,6 +105,24 @@ class Device(unittest.TestCase):
                 self.assertGreater(without, 0.5 * usual, backing)
                 self.assertLess(without - usual, 0.7 * (measured - usual), backing)
 
+    def test_second_run(self):
+        """It has a plan from its first iterations on, of the same backing, and computes the same."""
+        os.environ["XDG_CACHE_HOME"] = self.path("cache")
+        self.addCleanup(os.environ.pop, "XDG_CACHE_HOME")
+        for backing in ("managed", "vmm-trusting"):
+            for use in ("none", "used"):
+                summary = self.path(f"{backing}-{use}")
+                ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "60M", "--cuda-backing",
+                              backing, "--summary-json", summary, "--", *TRAIN)
+                self.assertEqual((0, self.alone.stdout, ""),
+                                 (ran.returncode, ran.stdout, ran.stderr))
+                with open(summary, encoding="utf-8") as file:
+                    figures = json.load(file)
+                self.assertEqual(use, figures["plan_cache"], backing)
+                self.assertLessEqual(figures["peak_resident_bytes"], 60 * MIB, backing)
+                if use == "used":
+                    self.assertLessEqual(figures["planned_from_iteration"], 2, backing)
+
     def test_backings(self):
         """Less than the program needs: the same results, within the budget."""
         report = self.path("report")

@@ -42,6 +42,14 @@ bool ebb__model_announced(const struct ebb_model *model)
     return false;
 }
 
+bool ebb__model_has_clock_allocs(const struct ebb_model *model)
+{
+    for (uint32_t tick = 0; tick < model->tick_count; tick++)
+        if (model->events[tick].clock && model->events[tick].kind != EBB_EVENT_ACCESS)
+            return true;
+    return false;
+}
+
 uint32_t *ebb__model_clocks_after(const struct ebb_model *model)
 {
     uint32_t count = model->tick_count;

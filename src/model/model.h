@@ -149,6 +149,9 @@ uint64_t ebb__model_time_error_ns(const struct ebb_model *model, uint32_t start,
 /* True if accesses are clock events. The runtime then announces them, and every iteration counts as
  * traced, whatever marks say. O(ticks). */
 bool ebb__model_announced(const struct ebb_model *model);
+/* True if allocations or frees are clock events. They are none where a clock of accesses was
+ * chosen. O(ticks). */
+bool ebb__model_has_clock_allocs(const struct ebb_model *model);
 
 /* True if the event counts as an event of an iteration. Marks of the runtime and demand accesses
  * concern Ebb, not the program. */

@@ -87,7 +87,8 @@ static bool is_of_persistent(const struct ebb_model *model, const struct ebb_mod
 
 static const char *check_events(const struct ebb_model *model)
 {
-    bool by_accesses = ebb__model_announced(model);
+    bool has_allocs = ebb__model_has_clock_allocs(model);
+    bool by_accesses = ebb__model_announced(model) && !has_allocs; /* the access clock */
     for (uint32_t tick = 0; tick < model->tick_count; tick++) {
         const struct ebb_model_event *event = &model->events[tick];
         bool of_block = event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE ||
@@ -103,7 +104,7 @@ static const char *check_events(const struct ebb_model *model)
             return "an event that is not its block's";
         bool later_part = block && block->part_count && block->part_first;
         bool clock = event->kind == EBB_EVENT_ACCESS
-                         ? event->clock && is_of_persistent(model, event)
+                         ? event->clock && (has_allocs || is_of_persistent(model, event))
                          : !by_accesses && !later_part &&
                                (event->kind == EBB_EVENT_ALLOC || event->kind == EBB_EVENT_FREE);
         if (event->clock != clock)

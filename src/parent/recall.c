@@ -43,10 +43,10 @@ static bool is_fork(const struct ebb_parent *parent, const struct process *proce
 }
 
 /* Each device that a program uses has profiles of its own: by its name, and by its place among
- * those of this process. */
+ * those of this process. So has each way in which blocks leave it. */
 static uint64_t device_word(const struct ebb_parent *parent, const struct process *process)
 {
-    uint64_t word = 0;
+    uint64_t word = (uint64_t)parent->options.gpu_backing;
     if (!process->memory->is_device)
         return 0;
     for (const char *letter = process->memory->name; *letter; letter++)

@@ -222,14 +222,6 @@ static uint64_t round_up(uint64_t offset)
     return (offset + 7) & ~(uint64_t)7;
 }
 
-static bool has_clock_allocs(const struct ebb_model *model)
-{
-    for (uint32_t tick = 0; tick < model->tick_count; tick++)
-        if (model->events[tick].clock && model->events[tick].kind != EBB_EVENT_ACCESS)
-            return true;
-    return false;
-}
-
 /* Passive absences are predictions: nobody carries them out by a script. */
 static uint32_t count_planned(const struct ebb_plan *plan)
 {
@@ -256,7 +248,9 @@ static struct ebb_script layout(const struct compiler *compiler, const struct eb
         .absence_count = count_planned(plan),
         .persistent_count = compiler->persistent_count,
         .alloc_count = ebb__model_count_allocs(model),
-        .flags = ebb__model_announced(model) && has_clock_allocs(model) ? EBB_SCRIPT_ANNOUNCED : 0,
+        .flags = ebb__model_announced(model) && ebb__model_has_clock_allocs(model)
+                     ? EBB_SCRIPT_ANNOUNCED
+                     : 0,
     };
     head.flags |= model->varies ? EBB_SCRIPT_BY_SHAPE : 0;
     head.events_offset = round_up(sizeof head);
