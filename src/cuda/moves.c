@@ -323,8 +323,11 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         return false; /* one at a time: there is one event */
     if (!next_in(mover, &move, &is_free))
         return false;
-    if (move.kind == CUDA_MOVE_SERVE && is_free && step_serve(mover, &move))
-        return true;
+    if (move.kind == CUDA_MOVE_SERVE && is_free) {
+        if (step_serve(mover, &move))
+            return true;
+        is_free = false; /* it never takes device memory */
+    }
     if (side->number != move.number)
         *side = (struct cuda_side){.number = move.number};
     uint32_t count, last = move.first + move.count;
