@@ -67,11 +67,12 @@ bool ebb__attach_hello(void)
 {
     struct ebb_join_parent parent;
     int saved = errno;
-    if (ebb_malloc_channel && ebb__join_read_settings()) {
+    bool is_run = ebb__join_read_settings();
+    if (is_run && ebb_malloc_channel) {
         register_fork();
         return true;
     }
-    if (!ebb__join_read_settings() ||
+    if (!is_run ||
         !ebb__join_hello(&(struct ebb_join_introduction){.kind = EBB_HELLO_CUDA}, &parent)) {
         errno = saved;
         return false;

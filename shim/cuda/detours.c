@@ -141,62 +141,29 @@ static CUresult copy_at_once(struct detour *detour, struct door_job *job)
 
 /* ---- two ways -------------------------------------------------------------------------------- */
 
-/* Rows on the device, packed in a slot. */
-struct piece {
-    CUdeviceptr from, to;
-    uint64_t from_pitch, to_pitch;
-    size_t width, rows;
-    unsigned char *slot;
-};
-
-static CUresult read_piece(const struct piece *piece, CUstream stream)
+/* Copies as many rows as the piece has. */
+static CUresult queue_rows(const struct way *way, const struct door_box *piece,
+                           struct door_side from, struct door_side to)
 {
-    if (piece->rows == 1)
-        return ebb__real.cuMemcpyDtoHAsync_v2(piece->slot, piece->from, piece->width, stream);
-    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .srcDevice = piece->from,
-                                .srcPitch = piece->from_pitch,
-                                .dstMemoryType = CU_MEMORYTYPE_HOST,
-                                .dstHost = piece->slot,
-                                .dstPitch = piece->width,
-                                .WidthInBytes = piece->width,
-                                .Height = piece->rows};
-    return ebb__real.cuMemcpy2DAsync_v2(&copy, stream);
-}
-
-static CUresult write_piece(const struct piece *piece, CUstream stream)
-{
-    if (piece->rows == 1)
-        return ebb__real.cuMemcpyHtoDAsync_v2(piece->to, piece->slot, piece->width, stream);
-    const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                                .srcHost = piece->slot,
-                                .srcPitch = piece->width,
-                                .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                .dstDevice = piece->to,
-                                .dstPitch = piece->to_pitch,
-                                .WidthInBytes = piece->width,
-                                .Height = piece->rows};
-    return ebb__real.cuMemcpy2DAsync_v2(&copy, stream);
-}
-
-static CUresult queue_piece(const struct way *way, const struct piece *piece,
-                            CUresult (*queue)(const struct piece *piece, CUstream stream))
-{
+    const struct door_box rows = {from, to, piece->width, piece->height, 1};
     CUresult result = ebb__way_enter(way);
     if (result != CUDA_SUCCESS)
         return result;
-    result = queue(piece, way->stream);
+    result = queue_box(&rows, way->stream);
     ebb__way_leave();
     return result;
 }
 
-/* Through the next slot, when that is empty. */
-static CUresult pass_piece(const struct detour *detour, struct piece *piece)
+/* Rows of both devices, through the next slot, when that is empty. They are packed there. */
+static CUresult pass_piece(const struct detour *detour, const struct door_box *piece)
 {
     struct lane *lane = detour->lane;
     unsigned slot = lane->next++ % LANE_SLOTS;
+    const struct door_side between = {.type = CU_MEMORYTYPE_HOST,
+                                      .host = lane->memory + slot * LANE_SLOT_BYTES,
+                                      .pitch = piece->width,
+                                      .height = piece->height};
     CUresult result = CUDA_SUCCESS;
-    piece->slot = lane->memory + slot * LANE_SLOT_BYTES;
     if (lane->emptied[slot]) {
         result = ebb__way_await(&detour->from, lane->emptied[slot]);
         if (result != CUDA_SUCCESS)
@@ -204,11 +171,11 @@ static CUresult pass_piece(const struct detour *detour, struct piece *piece)
         ebb__real.cuEventDestroy_v2(lane->emptied[slot]);
         lane->emptied[slot] = NULL;
     }
-    result = queue_piece(&detour->from, piece, read_piece);
+    result = queue_rows(&detour->from, piece, piece->from, between);
     if (result == CUDA_SUCCESS)
         result = ebb__way_follow(&detour->to, &detour->from);
     if (result == CUDA_SUCCESS)
-        result = queue_piece(&detour->to, piece, write_piece);
+        result = queue_rows(&detour->to, piece, between, piece->to);
     bool is_recorded = result == CUDA_SUCCESS &&
                        ebb__way_record(&detour->to, &lane->emptied[slot]) == CUDA_SUCCESS;
     if (!is_recorded) { /* whatever has been queued: the slot is empty after that */
@@ -218,23 +185,31 @@ static CUresult pass_piece(const struct detour *detour, struct piece *piece)
     return result;
 }
 
+/* Where rows of a side begin, without an offset. */
+static struct door_side rows_at(CUdeviceptr first, uint64_t pitch, size_t rows)
+{
+    return (struct door_side){
+        .type = CU_MEMORYTYPE_UNIFIED, .device = first, .pitch = pitch, .height = rows};
+}
+
 static CUresult pass_all(const struct detour *detour)
 {
     const struct door_box *box = detour->box;
-    struct piece piece;
-    uint64_t from_slice, to_slice;
+    struct door_box piece = {.depth = 1};
+    uint64_t from_pitch, to_pitch, from_slice, to_slice;
     CUdeviceptr from =
-        ebb__side_start(&box->from, box->width, box->height, &piece.from_pitch, &from_slice);
-    CUdeviceptr to = ebb__side_start(&box->to, box->width, box->height, &piece.to_pitch, &to_slice);
+        ebb__side_start(&box->from, box->width, box->height, &from_pitch, &from_slice);
+    CUdeviceptr to = ebb__side_start(&box->to, box->width, box->height, &to_pitch, &to_slice);
     size_t rows = box->width < LANE_SLOT_BYTES ? LANE_SLOT_BYTES / box->width : 1;
     CUresult result = CUDA_SUCCESS;
     for (size_t z = 0; z < box->depth; z++)
-        for (size_t y = 0; y < box->height; y += piece.rows) {
-            piece.rows = box->height - y < rows ? box->height - y : rows;
+        for (size_t y = 0; y < box->height; y += piece.height) {
+            piece.height = box->height - y < rows ? box->height - y : rows;
             for (size_t x = 0; x < box->width && result == CUDA_SUCCESS; x += piece.width) {
                 piece.width = box->width - x < LANE_SLOT_BYTES ? box->width - x : LANE_SLOT_BYTES;
-                piece.from = from + z * from_slice + y * piece.from_pitch + x;
-                piece.to = to + z * to_slice + y * piece.to_pitch + x;
+                piece.from =
+                    rows_at(from + z * from_slice + y * from_pitch + x, from_pitch, piece.height);
+                piece.to = rows_at(to + z * to_slice + y * to_pitch + x, to_pitch, piece.height);
                 result = pass_piece(detour, &piece);
             }
         }

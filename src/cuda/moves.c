@@ -104,13 +104,9 @@ void ebb__mover_end_eviction(struct cuda_mover *mover, uint64_t number)
 
 bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number)
 {
-    const struct cuda_queue *queues[] = {&mover->queues.in, &mover->queues.drop};
-    bool is_settled = true;
     pthread_mutex_lock(&mover->lock);
-    for (unsigned i = 0; i < 2; i++)
-        if (queues[i]->first < queues[i]->last &&
-            ebb__queue_at(queues[i], queues[i]->first)->number < number)
-            is_settled = false;
+    bool is_settled = ebb__queue_oldest(&mover->queues.in) >= number &&
+                      ebb__queue_oldest(&mover->queues.drop) >= number;
     pthread_mutex_unlock(&mover->lock);
     return is_settled;
 }

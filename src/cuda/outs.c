@@ -84,13 +84,10 @@ bool ebb__mover_land(struct cuda_mover *mover)
 /* All *outs* before the oldest one that waits are over. */
 static uint64_t outs_over(const struct cuda_mover *mover)
 {
-    const struct cuda_queue *queues[] = {&mover->queues.out, &mover->queues.drop};
-    uint64_t over = mover->moving.newest_out_over;
-    for (unsigned i = 0; i < 2; i++)
-        if (queues[i]->first < queues[i]->last &&
-            ebb__queue_at(queues[i], queues[i]->first)->number <= over)
-            over = ebb__queue_at(queues[i], queues[i]->first)->number - 1;
-    return over;
+    uint64_t out = ebb__queue_oldest(&mover->queues.out);
+    uint64_t drop = ebb__queue_oldest(&mover->queues.drop);
+    uint64_t oldest = out < drop ? out : drop, newest = mover->moving.newest_out_over;
+    return oldest <= newest ? oldest - 1 : newest;
 }
 
 void ebb__mover_out_is_over(struct cuda_mover *mover, struct cuda_queue *queue,

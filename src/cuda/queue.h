@@ -14,5 +14,10 @@ static inline struct cuda_move *ebb__queue_at(const struct cuda_queue *queue, ui
 {
     return &queue->items[position & (queue->capacity - 1)];
 }
+/* The number of the oldest request that is not over. UINT64_MAX: all are. */
+static inline uint64_t ebb__queue_oldest(const struct cuda_queue *queue)
+{
+    return queue->first < queue->last ? ebb__queue_at(queue, queue->first)->number : UINT64_MAX;
+}
 
 #endif
