@@ -11,6 +11,7 @@ EBB = os.path.join(BIN, "ebb")
 FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakecuda")
 MIB = 1 << 20
 TRAIN = [os.path.join(FAKE, "cuda_train"), "--layers=8", f"--bytes={4 * MIB}", "--iterations=10"]
+SLOW = [TRAIN[0], "--layers=8", f"--bytes={2 * MIB}", "--iterations=12"]
 
 
 def on_fake(*arguments):
@@ -80,24 +81,23 @@ class Device(unittest.TestCase):
         self.assertGreater(device["peak_resident_bytes"], 8 * 2 * 4 * MIB)
         self.assertIn("ebb: device cuda: Fake CUDA device", ran.stderr)
 
-    def slow(self, budget, backing):
+    def slow(self, budget, backing, *options):
         """A run on a device that takes its time. Its figures."""
         summary = self.path("slow")
         ran = on_fake("env", "FAKECUDA_FAST=1", "FAKECUDA_KERNEL_US=4000", "FAKECUDA_MOVE_US=8000",
-                      EBB, "run", "--device", "cuda", "--budget", budget, "--no-cache",
-                      "--cuda-backing", backing, "--summary-json", summary, "--", TRAIN[0],
-                      "--layers=8", f"--bytes={2 * MIB}", "--iterations=12")
+                      EBB, "run", "--device", "cuda", "--budget", budget, *options,
+                      "--cuda-backing", backing, "--summary-json", summary, "--", *SLOW)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         with open(summary, encoding="utf-8") as file:
-            return json.load(file)
+            return ran.stdout, json.load(file)
 
     def test_stalls_are_no_work(self):
         """Moves take far longer than kernels. The plan knows what an iteration takes without."""
-        free = self.slow("1G", "managed")
+        _, free = self.slow("1G", "managed", "--no-cache")
         usual = free["predicted_iteration_ns"]
         self.assertGreater(usual, 24 * 4_000_000)  # kernels
         for backing in ("managed", "vmm-trusting"):
-            short = self.slow("32M", backing)
+            _, short = self.slow("32M", backing, "--no-cache")
             measured, iterations = short["iteration_ns"]["median"], short["iterations"]
             self.assertGreater(measured, 1.5 * usual, backing)
             work = measured - short["stall_ns"] / iterations
@@ -109,17 +109,13 @@ class Device(unittest.TestCase):
         """It has a plan from its first iterations on, of the same backing, and computes the same."""
         os.environ["XDG_CACHE_HOME"] = self.path("cache")
         self.addCleanup(os.environ.pop, "XDG_CACHE_HOME")
+        alone = on_fake(*SLOW)
         for backing in ("managed", "vmm-trusting"):
             for use in ("none", "used"):
-                summary = self.path(f"{backing}-{use}")
-                ran = on_fake(EBB, "run", "--device", "cuda", "--budget", "60M", "--cuda-backing",
-                              backing, "--summary-json", summary, "--", *TRAIN)
-                self.assertEqual((0, self.alone.stdout, ""),
-                                 (ran.returncode, ran.stdout, ran.stderr))
-                with open(summary, encoding="utf-8") as file:
-                    figures = json.load(file)
-                self.assertEqual(use, figures["plan_cache"], backing)
-                self.assertLessEqual(figures["peak_resident_bytes"], 60 * MIB, backing)
+                printed, figures = self.slow("32M", backing)
+                self.assertEqual((alone.stdout, use), (printed, figures["plan_cache"]), backing)
+                self.assertGreater(figures["moved_out_bytes"], 0, backing)
+                self.assertLessEqual(figures["peak_resident_bytes"], 32 * MIB, backing)
                 if use == "used":
                     self.assertLessEqual(figures["planned_from_iteration"], 2, backing)
 

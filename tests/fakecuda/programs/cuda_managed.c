@@ -2,7 +2,7 @@
  *
  * Options: --buffers=N --words=N --passes=N. To plant an error: --discard-live discards what is
  * needed. --discard-race discards in another stream, without a wait. --drop-value leaves out a wait
- * for a value.
+ * for a value: what should have waited is queued before the value is written.
  */
 #include "words.h"
 
@@ -31,7 +31,7 @@ int main(int count, char **arguments)
     CHECK(cuStreamCreate(&compute, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&mover, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemHostAlloc((void **)&flag, 64, 0));
-    *flag = 0;
+    flag[0] = flag[1] = 0;
     CUdeviceptr flag_at = (CUdeviceptr)(uintptr_t)flag;
     for (unsigned i = 0; i < buffers; i++) {
         CHECK(cuMemAllocManaged(&x[i], bytes, CU_MEM_ATTACH_GLOBAL));
@@ -56,11 +56,15 @@ int main(int count, char **arguments)
     CHECK(mix_words(x[0], x[0], words, passes, compute));
     CHECK(cuStreamSynchronize(compute));
     /* Two streams write the same words, one after the other by way of a word in memory. */
+    long drops = option(count, arguments, "drop-value", 0);
+    if (drops)
+        CHECK(cuStreamWaitValue32_v2(mover, flag_at + 4, 1, CU_STREAM_WAIT_VALUE_GEQ));
     CHECK(mix_words(x[1 % buffers], x[0], words, 20, mover));
     CHECK(cuStreamWriteValue32_v2(mover, flag_at, ++ticket, 0));
-    if (!option(count, arguments, "drop-value", 0))
+    if (!drops)
         CHECK(cuStreamWaitValue32_v2(compute, flag_at, ticket, CU_STREAM_WAIT_VALUE_GEQ));
     CHECK(fill_words(x[1 % buffers], words, 1 % buffers, compute));
+    __atomic_store_n(&flag[1], 1, __ATOMIC_RELEASE);
     for (unsigned pass = 0; pass < passes + (buffers == 1); pass++)
         CHECK(mix_words(x[1 % buffers], x[1 % buffers], words, pass, compute));
     if (option(count, arguments, "discard-live", 0))
