@@ -1,8 +1,8 @@
 /* Managed memory: prefetches, advice, discards, waits for values, and more than the device holds.
  *
  * Options: --buffers=N --words=N --passes=N. To plant an error: --discard-live discards what is
- * needed. --discard-race discards in another stream, without a wait. --drop-value leaves out a wait
- * for a value: what should have waited is queued before the value is written.
+ * needed, --discard-race discards in another stream, without a wait. --drop-value leaves out a wait
+ * for a value. What should have waited is queued before the value is written.
  */
 #include "words.h"
 
