@@ -54,14 +54,15 @@ static struct written training(bool any)
     return written;
 }
 
-/* A step in which outputs have `percent` of their size. */
+/* A step in which outputs have `percent` of their size. The weight leaves and is back in time, however
+ * slow the lanes are. Else the replay would learn from it, and let the weight stay. */
 static void step(struct stage *stage, const struct block *weight, unsigned percent)
 {
     struct block *layers[LAYERS], *gradients[GRADIENTS];
     for (uint32_t i = 0; i < LAYERS; i++) {
         layers[i] = alloc(stage, layer_bytes(i) * percent / 100);
-        if (i == 4 && stage->replay.current && weight) /* the plan is carried out */
-            lanes_wait(&stage->lanes, weight, BLOCK_EVICTED);
+        if (stage->replay.current && weight && (i == 4 || i == LAYERS - 2))
+            lanes_wait(&stage->lanes, weight, i == 4 ? BLOCK_EVICTED : BLOCK_RESIDENT);
     }
     for (uint32_t i = 0; i < LAYERS; i++) {
         if (i % (LAYERS / GRADIENTS) == 0)
