@@ -229,6 +229,7 @@ ORDER = {
         "chunks clock follow held slabs vmm_host",
         "pool",
         "moves",
+        "arrivals",
         "outs",
         "drops",
         "mover",

@@ -54,8 +54,8 @@ static struct written training(bool any)
     return written;
 }
 
-/* A step in which outputs have `percent` of their size. The weight leaves and is back in time, however
- * slow the lanes are. Else the replay would learn from it, and let the weight stay. */
+/* A step in which outputs have `percent` of their size. The weight leaves and is back in time,
+ * however slow the lanes are. Else the replay would learn from it, and let the weight stay. */
 static void step(struct stage *stage, const struct block *weight, unsigned percent)
 {
     struct block *layers[LAYERS], *gradients[GRADIENTS];

@@ -1,4 +1,4 @@
-/* What the files of the mover share: mover.c (interface, thread) and moves.c (the steps). */
+/* What the files of the mover share: mover.c (interface, thread), and its steps. */
 #ifndef EBB_CUDA_MOVER_INTERNAL_H
 #define EBB_CUDA_MOVER_INTERNAL_H
 
@@ -45,7 +45,7 @@ struct cuda_busy { /* lanes with a transfer that is not over, as far as known */
 
 struct cuda_lanes {
     CUstream in, out;
-    CUevent in_event; /* behind the newest transfer */
+    CUevent in_event; /* behind the newest transfer, or the newest that was given up */
     CUevent between;  /* what *out* destroys comes after what *in* has queued */
     bool is_in_event_recorded;
     _Atomic uint32_t *flag; /* pinned: the newest arrival */
@@ -63,7 +63,9 @@ struct cuda_spare { /* pages that the backing keeps for the next *in*: in the le
 struct cuda_patience {
     uint64_t idle_since_ns; /* since when no *in* has made progress; 0: one did just now */
     bool is_hasty;          /* one has given up, and nothing has left the device since */
+    uint64_t newest_number; /* of the *ins* that have given up */
     bool has_given_up;      /* on the lane: `given_up` counts as arrived */
+    bool is_lane_behind;    /* transfers up to `given_up` may still be queued there */
     uint32_t given_up;
     _Atomic uint64_t ends; /* how often it has ended */
 };
@@ -104,7 +106,9 @@ bool ebb__mover_step_drop(struct cuda_mover *mover);
 /* The oldest piece on its way to the host, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover);
 bool ebb__mover_step_in(struct cuda_mover *mover);
-bool ebb__mover_step_arrivals(struct cuda_mover *mover);
+/* Has nothing moved or ended for longer than patience lasts? */
+bool ebb__mover_is_impatient(struct cuda_mover *mover);
+bool ebb__mover_step_arrivals(struct cuda_mover *mover); /* arrivals.c */
 /* Does a request wait for a quiet device? */
 bool ebb__mover_wants_quiet(struct cuda_mover *mover);
 

@@ -1,4 +1,4 @@
-/* The steps of *ins*: a piece comes; arrivals. Steps of *outs*: outs.c. */
+/* The steps of *ins*: a piece comes. Steps of *outs*: outs.c. */
 #include "cuda/mover_internal.h"
 
 #include "base/clock.h"
@@ -83,12 +83,41 @@ static bool is_in_over(const struct cuda_mover *mover, uint64_t number)
                    ebb__arrival_reached(atomic_load(&mover->issued_arrival), in->arrival));
 }
 
+static bool is_called_off(const struct cuda_mover *mover, const struct cuda_move *out)
+{
+    return out->kind == CUDA_MOVE_EVICT && out->is_dead && !has_begun(mover, out);
+}
+
+static bool overlap(const struct cuda_move *a, const struct cuda_move *b)
+{
+    return a->first < b->first + b->count && b->first < a->first + a->count;
+}
+
+/* Has everything left that leaves before the request? If a FETCH has given up, the EVICT before it
+ * may still wait, whatever came between that FETCH and this request. */
+static bool is_out_over(const struct cuda_mover *mover, const struct cuda_move *move)
+{
+    const struct cuda_queue *outs = &mover->queues.out;
+    const struct cuda_move *newest = ebb__queue_find(outs, move->after[CUDA_QUEUE_OUT]), *older;
+    if (newest && !is_called_off(mover, newest))
+        return false;
+    if (!newest && ebb__queue_oldest(outs) > mover->patience.newest_number)
+        return true;
+    for (uint64_t i = outs->first; i < outs->last; i++) {
+        older = ebb__queue_at(outs, i);
+        if (older->number >= move->number)
+            break;
+        if (overlap(older, move) && !is_called_off(mover, older))
+            return false;
+    }
+    return true;
+}
+
 bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move)
 {
     const struct cuda_queues *queues = &mover->queues;
-    const struct cuda_move *out = ebb__queue_find(&queues->out, move->after[CUDA_QUEUE_OUT]);
-    bool is_nothing = out && out->kind == CUDA_MOVE_EVICT && out->is_dead && !has_begun(mover, out);
-    return (!out || is_nothing) && !ebb__queue_find(&queues->drop, move->after[CUDA_QUEUE_DROP]) &&
+    return is_out_over(mover, move) &&
+           !ebb__queue_find(&queues->drop, move->after[CUDA_QUEUE_DROP]) &&
            (move->arrival || is_in_over(mover, move->after[CUDA_QUEUE_IN]));
 }
 
@@ -248,7 +277,7 @@ static void announce(struct cuda_mover *mover, const struct cuda_move *move)
     ebb__mover_progress(mover);
 }
 
-static bool is_impatient(struct cuda_mover *mover)
+bool ebb__mover_is_impatient(struct cuda_mover *mover)
 {
     uint64_t now = ebb__now_ns();
     if (!mover->patience.idle_since_ns)
@@ -305,6 +334,7 @@ static bool give_up(struct cuda_mover *mover, const struct cuda_move *in)
         use_in_place(mover, in, first, count);
     }
     mover->patience.is_hasty = true;
+    mover->patience.newest_number = in->number;
     atomic_fetch_add(&mover->patience.ends, 1);
     announce(mover, in);
     return true;
@@ -342,7 +372,7 @@ bool ebb__mover_step_in(struct cuda_mover *mover)
         return true;
     }
     if (!mover->config.backing->ops->can_evict ||
-        !(mover->patience.is_hasty || is_impatient(mover)))
+        !(mover->patience.is_hasty || ebb__mover_is_impatient(mover)))
         return false;
     return give_up(mover, &move);
 }
@@ -367,58 +397,4 @@ bool ebb__mover_wants_quiet(struct cuda_mover *mover)
                  has_host_units(mover, ebb__queue_at(&mover->queues.in, mover->queues.in.issued));
     pthread_mutex_unlock(&mover->lock);
     return leaves || comes;
-}
-
-/* ---- arrivals -------------------------------------------------------------------------------- */
-
-/* Without writes on the lane, an event tells that its transfers are over. */
-static void write_from_host(struct cuda_mover *mover, uint32_t arrival)
-{
-    if (mover->lanes.is_in_event_recorded) {
-        if (mover->driver->cuEventQuery(mover->lanes.in_event) == CUDA_ERROR_NOT_READY)
-            return;
-        mover->lanes.is_in_event_recorded = false;
-    } else {
-        mover->driver->cuStreamSynchronize(mover->lanes.in);
-    }
-    if (!ebb__arrival_reached(atomic_load(mover->lanes.flag), arrival))
-        atomic_store(mover->lanes.flag, arrival);
-}
-
-bool ebb__mover_step_arrivals(struct cuda_mover *mover)
-{
-    pthread_mutex_lock(&mover->lock);
-    bool pending = mover->queues.in.first < mover->queues.in.issued;
-    uint32_t oldest =
-        pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.first)->arrival : 0;
-    uint32_t newest =
-        pending ? ebb__queue_at(&mover->queues.in, mover->queues.in.issued - 1)->arrival : 0;
-    pthread_mutex_unlock(&mover->lock);
-    if (mover->patience.has_given_up &&
-        !ebb__arrival_reached(atomic_load(mover->lanes.flag), mover->patience.given_up))
-        atomic_store(mover->lanes.flag,
-                     mover->patience.given_up); /* the lane has written an older one */
-    if (!pending)
-        return false;
-    if (!mover->lanes.can_write)
-        write_from_host(mover, oldest);
-    if (!ebb__arrival_reached(atomic_load(mover->lanes.flag), oldest)) {
-        /* The lane may stand behind a stream that waits for it. Bytes are right where they are. */
-        if (mover->config.backing->ops->can_evict && mover->config.backing->ops->is_coherent &&
-            is_impatient(mover)) {
-            mover->patience.has_given_up = true;
-            mover->patience.given_up = newest;
-            atomic_fetch_add(&mover->patience.ends, 1);
-            atomic_store(mover->lanes.flag, newest);
-        }
-        return false;
-    }
-    pthread_mutex_lock(&mover->lock);
-    while (mover->queues.in.first < mover->queues.in.issued &&
-           ebb__arrival_reached(atomic_load(mover->lanes.flag),
-                                ebb__queue_at(&mover->queues.in, mover->queues.in.first)->arrival))
-        mover->queues.in.first++;
-    pthread_mutex_unlock(&mover->lock);
-    ebb__mover_progress(mover);
-    return true;
 }

@@ -258,6 +258,17 @@ static bool is_leaving(const struct cuda_mover *mover)
     return false;
 }
 
+/* Is a transfer still queued that was given up? It would bring back what leaves now. The lanes are
+ * not ordered instead: a prefetch to the host may hold the mover until it runs. */
+static bool is_lane_behind(struct cuda_mover *mover)
+{
+    struct cuda_patience *patience = &mover->patience;
+    if (patience->is_lane_behind)
+        patience->is_lane_behind =
+            mover->driver->cuEventQuery(mover->lanes.in_event) == CUDA_ERROR_NOT_READY;
+    return patience->is_lane_behind;
+}
+
 bool ebb__mover_step_out(struct cuda_mover *mover)
 {
     struct cuda_side *side = &mover->moving.out;
@@ -272,7 +283,9 @@ bool ebb__mover_step_out(struct cuda_mover *mover)
         issue(mover);
         return true;
     }
-    if ((move.kind == CUDA_MOVE_EVICT && !ebb__mover_may_move(mover)) || is_leaving(mover))
+    if (move.kind == CUDA_MOVE_EVICT && (!ebb__mover_may_move(mover) || is_lane_behind(mover)))
+        return did;
+    if (is_leaving(mover))
         return did;
     return (ebb__mover_are_over(mover, &move) && start(mover, &move)) || did;
 }

@@ -119,7 +119,9 @@ static void move_page(struct page *page, int to, enum counter counter)
         if (!(page->devices >> to & 1) && !fake_bytes_fit(to, fake_set.page_bytes))
             return; /* all of the device is plain memory: the page stays */
         page->host = false;
-        set_devices(page, 1u << to, "a move to the device");
+        set_devices(page, 1u << to,
+                    counter == COUNT_PREFETCHED ? "a prefetch to the device"
+                                                : "a page fault of the device");
     }
     if (somewhere && !page->discarded)
         fake_count(counter, fake_set.page_bytes);
