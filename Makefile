@@ -19,7 +19,7 @@ JOBS ?= $(shell nproc)
 PACKAGES := gcc libc6-dev make cmake ninja-build pkg-config \
 	libzstd-dev libxxhash-dev libjansson-dev libncurses-dev libjs-dygraphs libcmocka-dev liblapacke-dev \
 	clang-format scdoc man-db groff-base \
-	coinor-libclp-dev libdnnl-dev zlib1g-dev dataset-fashion-mnist \
+	coinor-libclp-dev coinor-libcbc3 libdnnl-dev zlib1g-dev dataset-fashion-mnist \
 	python3 python3-torch python3-torchvision libopenblas0-pthread libjemalloc2 libmimalloc2.0
 
 SOURCES = $(shell find src include shim cli bench tests train -name '*.[ch]' 2>/dev/null | sort)

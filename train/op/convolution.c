@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 struct convolution {
     struct ebb_op_convolution options;
@@ -113,34 +114,58 @@ static void add_forward(struct ebb__builder *build, struct convolution *own)
     ebb__build_bind(build, DNNL_ARG_DST, ebb__place(EBB__Y));
 }
 
-static void add_weights(struct ebb__builder *build, struct convolution *own)
+/* The primitive for the weights' gradients, on these layouts. */
+static const_dnnl_primitive_desc_t weights_pd(struct ebb__builder *build,
+                                              const struct convolution *own,
+                                              const dnnl_memory_desc_t *source,
+                                              const dnnl_memory_desc_t *target)
 {
     dnnl_memory_desc_t weights = ebb__desc_any(&own->weights);
     dnnl_convolution_desc_t desc;
     ebb__build_check(build,
                      dnnl_convolution_backward_weights_desc_init(
-                         &desc, dnnl_convolution_direct, &own->source, &weights,
-                         own->options.bias ? &own->bias.layout : NULL, &own->output.layout,
-                         own->stride, own->padding, own->padding),
+                         &desc, dnnl_convolution_direct, source, &weights,
+                         own->options.bias ? &own->bias.layout : NULL, target, own->stride,
+                         own->padding, own->padding),
                      "a convolution's weights");
-    const_dnnl_primitive_desc_t pd =
-        ebb__build_pd(build, &desc, own->forward, "a convolution's weights");
+    return ebb__build_pd(build, &desc, own->forward, "a convolution's weights");
+}
+
+static bool is_reference(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           strncmp(name, "ref", 3) == 0;
+}
+
+/* On processors without AVX-512, oneDNN 2.6 has no fast primitive for few channels or small planes
+ * in the forward layouts. The reference takes ten times as long as one with reorders. */
+static void add_weights(struct ebb__builder *build, struct convolution *own)
+{
+    dnnl_memory_desc_t source = ebb__desc_any(&own->input), target = ebb__desc_any(&own->output);
+    const_dnnl_primitive_desc_t pd = weights_pd(build, own, &own->source, &own->output.layout);
+    if (build->status == EBB_OK && is_reference(pd))
+        pd = weights_pd(build, own, &source, &target);
     if (build->status != EBB_OK)
         return;
+    source = ebb__build_layout(build, pd, DNNL_ARG_SRC);
+    target = ebb__build_layout(build, pd, DNNL_ARG_DIFF_DST);
     ebb__build_use(build, EBB__X, EBB__WEIGHTS, EBB_USE_READ);
     struct ebb__place x =
-        ebb__build_adopt(build, EBB__WEIGHTS, &own->input.layout, ebb__place(EBB__X), &own->source);
+        ebb__build_adopt(build, EBB__WEIGHTS, &own->input.layout, ebb__place(EBB__X), &source);
+    struct ebb__place dy =
+        ebb__build_adopt(build, EBB__WEIGHTS, &own->output.layout, ebb__place(EBB__DY), &target);
     dnnl_memory_desc_t wanted = ebb__build_layout(build, pd, DNNL_ARG_DIFF_WEIGHTS);
     struct ebb__place gradient = ebb__place(own->weights_at + 1);
-    struct ebb__place target =
+    struct ebb__place outlet =
         ebb__build_outlet(build, EBB__WEIGHTS, &wanted, gradient, &own->weights.layout);
     ebb__build_primitive(build, pd, EBB__WEIGHTS);
     ebb__build_bind(build, DNNL_ARG_SRC, x);
-    ebb__build_bind(build, DNNL_ARG_DIFF_DST, ebb__place(EBB__DY));
-    ebb__build_bind(build, DNNL_ARG_DIFF_WEIGHTS, target);
+    ebb__build_bind(build, DNNL_ARG_DIFF_DST, dy);
+    ebb__build_bind(build, DNNL_ARG_DIFF_WEIGHTS, outlet);
     if (own->options.bias)
         ebb__build_bind(build, DNNL_ARG_DIFF_BIAS, ebb__place(own->bias_at + 1));
-    ebb__build_deliver(build, EBB__WEIGHTS, &wanted, target, &own->weights.layout, gradient);
+    ebb__build_deliver(build, EBB__WEIGHTS, &wanted, outlet, &own->weights.layout, gradient);
 }
 
 /* The primitive chooses the layout of the input gradient. With plain rows of few channels
