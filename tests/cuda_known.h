@@ -47,13 +47,19 @@ static void kernel_pause(struct fakecuda_kernel *k)
     nanosleep(&pause, NULL);
 }
 
+static void kernel_wild(struct fakecuda_kernel *k) /* the device fails */
+{
+    fakecuda_write(k, 16, 4);
+}
+
 static const unsigned short pointer_sizes[] = {8};
 static const struct fakecuda_entry waiting_kernels[] = {
     {"gate", kernel_gate, 0, NULL},
     {"await_peer", kernel_await_peer, 1, pointer_sizes},
     {"peer", kernel_peer, 1, pointer_sizes},
-    {"pause", kernel_pause, 0, NULL}};
-static const struct fakecuda_image waiting_image = {FAKECUDA_MAGIC, 4, waiting_kernels, 0, NULL};
+    {"pause", kernel_pause, 0, NULL},
+    {"wild", kernel_wild, 0, NULL}};
+static const struct fakecuda_image waiting_image = {FAKECUDA_MAGIC, 5, waiting_kernels, 0, NULL};
 
 static inline CUfunction waiting(struct rig *rig, const char *name)
 {

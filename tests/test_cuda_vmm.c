@@ -35,6 +35,44 @@ static void set_report(char *path, size_t bytes)
     snprintf(path, bytes, "/tmp/test_cuda_vmm.%d.json", getpid());
 }
 
+/* ---- a device that fails --------------------------------------------------------------------- */
+
+/* It fails while a block comes. Who waits for the block goes on, as the device's calls do. */
+static void failure_body(void *context)
+{
+    struct rig rig;
+    struct known a, b;
+    start_vmm(&rig, context);
+    CUstream stream = new_stream(&rig), other = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &a, 6 * MIB));
+    known_fill(&rig, &a, stream, 1);
+    RIG_OK(known_alloc(&rig, &b, 6 * MIB)); /* a leaves */
+    known_fill(&rig, &b, stream, 2);
+    known_fill(&rig, &a, stream, 3);
+    uint32_t arrival = rig.engine->table.blocks[ebb__cuda_find(rig.engine, a.address)].arrival;
+    while (!ebb__mover_is_issued(rig.engine->mover, arrival))
+        usleep(1000);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "wild"), other, NULL, NULL, 0, false));
+    ebb__cuda_wait_for_arrival(rig.engine, arrival);
+    while (rig.driver.cuStreamQuery(other) == CUDA_ERROR_NOT_READY)
+        usleep(1000);
+    RIG_MUST(rig.driver.cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    _exit(0); /* the fake counts the access as a violation */
+}
+
+static void test_a_device_that_fails(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", "FAKECUDA_FAST=1",
+                                     "FAKECUDA_MOVE_US=50000", NULL};
+    for (unsigned i = 0; i < 3; i++) {
+        enum ebb_cuda_backing_kind kinds[] = {EBB_CUDA_MANAGED, EBB_CUDA_VMM_HOST,
+                                              EBB_CUDA_VMM_TRUSTING};
+        struct vmm_case c = {.backing = kinds[i], .budget_bytes = 8 * MIB, .patience = "200ms"};
+        assert_int_equal(rig_child(settings, failure_body, &c, 60), 0);
+    }
+}
+
 /* ---- moves ----------------------------------------------------------------------------------- */
 
 static void turns_body(void *context)
@@ -708,6 +746,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blocks_move_and_handles_are_recycled),
         cmocka_unit_test(test_a_device_that_is_never_quiet),
+        cmocka_unit_test(test_a_device_that_fails),
         cmocka_unit_test(test_peers_end),
         cmocka_unit_test(test_evictions_are_called_off),
         cmocka_unit_test(test_requests_come_after_all_that_concern_their_units),

@@ -1,7 +1,20 @@
 /* Arrivals: the lane tells how far it is, by a counter that it writes, or by an event. */
 #include "cuda/mover_internal.h"
 
-/* The lane may stand behind a stream that waits for it. Bytes are right where they are. */
+/* On a device that has failed, what is queued never runs. Each call there says so. */
+static bool has_failed(const struct cuda_mover *mover)
+{
+    CUresult result = mover->driver->cuStreamQuery(mover->lanes.in);
+    return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;
+}
+
+/* The lane may stand behind a stream that waits for it, if bytes are right where they are. */
+static bool may_give_up_lane(const struct cuda_mover *mover)
+{
+    const struct ebb_cuda_backing_ops *ops = mover->config.backing->ops;
+    return (ops->can_evict && ops->is_coherent) || has_failed(mover);
+}
+
 static void give_up_lane(struct cuda_mover *mover, uint32_t newest)
 {
     mover->patience.has_given_up = true;
@@ -45,8 +58,7 @@ bool ebb__mover_step_arrivals(struct cuda_mover *mover)
     if (!mover->lanes.can_write)
         write_from_host(mover, oldest);
     if (!ebb__arrival_reached(atomic_load(mover->lanes.flag), oldest)) {
-        if (mover->config.backing->ops->can_evict && mover->config.backing->ops->is_coherent &&
-            ebb__mover_is_impatient(mover))
+        if (ebb__mover_is_impatient(mover) && may_give_up_lane(mover))
             give_up_lane(mover, newest);
         return false;
     }
