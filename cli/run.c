@@ -278,6 +278,14 @@ static void limit_to_gpu(struct run_options *run)
     run->serving.budget_bytes = run->gpu.most_bytes;
 }
 
+/* The system would kill the program that takes more host memory than there is. */
+static void limit_to_free_memory(struct run_options *run)
+{
+    uint64_t devices = run->gpu.count > 1 ? (uint64_t)run->gpu.count : 1;
+    if (run->shims.has[EBB_SHIM_CUDA] && run->serving.store_limit_bytes == UINT64_MAX)
+        run->serving.device_store_limit_bytes = ebb__free_memory_budget() / devices;
+}
+
 int ebb__cmd_run(int argc, char **argv)
 {
     struct run_options run = {
@@ -314,6 +322,7 @@ int ebb__cmd_run(int argc, char **argv)
     if (!chosen && run.shims.has[EBB_SHIM_MALLOC])
         run.serving.budget_bytes = ebb__free_memory_budget();
     limit_to_gpu(&run);
+    limit_to_free_memory(&run);
     struct ebb_parent *parent;
     /* A bad path of the summary is told before CMD starts, so that it wastes no training. */
     if ((run.summary_json && ebb__output_check(run.summary_json, true, &error)) ||
