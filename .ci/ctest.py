@@ -114,7 +114,7 @@ def conditions(build):
             "gpu": has_gpu, "lab": lambda: has_lab(build), "trainer": lambda: has_trainer(build),
             "chromium": has_chromium,
             **{tool: lambda tool=tool: shutil.which(tool) is not None
-               for tool in ("shellcheck", "zsh", "fish")},
+               for tool in ("shellcheck", "zsh", "fish", "mandoc")},
             "dataset-fashion-mnist": lambda: os.path.isdir("/usr/share/datasets/fashion-mnist"),
             "root": lambda: os.geteuid() == 0, "mounts": has_mounts,
             "memory compaction": lambda: os.access("/proc/sys/vm/compact_memory", os.W_OK),

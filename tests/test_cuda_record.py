@@ -10,8 +10,9 @@ BIN = os.environ.get("EBB_BIN_DIR", "build/dev/bin")
 EBB = os.path.join(BIN, "ebb")
 FAKE = os.path.join(os.path.dirname(BIN), "tests", "fakecuda")
 MIB = 1 << 20
-TRAIN = [os.path.join(FAKE, "cuda_train"), "--layers=8", f"--bytes={4 * MIB}", "--iterations=10"]
-SLOW = [TRAIN[0], "--layers=8", f"--bytes={2 * MIB}", "--iterations=12"]
+TRAIN = [os.path.join(FAKE, "cuda_train"), "--no-serial", "--layers=8", f"--bytes={4 * MIB}",
+         "--iterations=10"]
+SLOW = [TRAIN[0], "--no-serial", "--layers=8", f"--bytes={2 * MIB}", "--iterations=12"]
 
 
 def on_fake(*arguments):

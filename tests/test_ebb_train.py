@@ -35,9 +35,9 @@ NETS = {
     "gpt-2": ("--batch 2 --size 32 --classes 100", 60),
 }
 # These take most of the time. Their layers are those of smaller networks, so that only Ebb's own
-# policy tries them. The last three have no kind of layer, and no use of one, of their own.
+# policy tries them. The last four have no kind of layer, and no use of one, of their own.
 LARGE = {"alexnet", "vgg-16", "resnet-50", "resnet-137", "wrn-28-10", "densenet-121"}
-LARGEST = {"vgg-16", "resnet-137", "wrn-28-10"}
+LARGEST = {"vgg-16", "resnet-50", "resnet-137", "wrn-28-10"}
 WHOLE = bool(os.environ.get("EBB_TEST_WHOLE"))
 POLICIES = ["static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"]
 
