@@ -287,6 +287,12 @@ class Turning(Auto):
                 self.assertIn(b"ebb: run: the program used the GPU, but in no way that Ebb manages",
                               done.stderr)
 
+    def test_parts_of_a_device(self):
+        """A green context makes the primary one, without the call for that."""
+        done, summary = self.turn("fill", "100", "away", "green", "there", "verify", "primary",
+                                  "use", "verify")
+        self.assertEqual(4 * MIB, summary["devices"][0]["peak_resident_bytes"], done.stderr)
+
     def test_beside_threads_that_work(self):
         for refused in sample("threads"):
             for nap in ("0", "30", "150"):

@@ -31,6 +31,15 @@ CUresult ebb__door_context_create_with(__typeof__(cuCtxCreate_v4) *next, CUstrea
     return next(a, b, c, d);
 }
 
+/* The driver itself makes the primary context, of which this is a part. */
+CUresult ebb__door_green_context_create(__typeof__(cuGreenCtxCreate) *next, CUstream stream,
+                                        CUgreenCtx *a, CUdevResourceDesc b, CUdevice c, unsigned d)
+{
+    (void)stream;
+    ebb__door_use_device();
+    return next(a, b, c, d);
+}
+
 /* A context of the program's own has no engine. A primary one is not destroyed this way. */
 CUresult ebb__door_context_destroy(__typeof__(cuCtxDestroy) *next, CUstream stream, CUcontext a)
 {

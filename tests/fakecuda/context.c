@@ -390,6 +390,18 @@ static CUresult primary_end(CUdevice device, bool reset)
     DONE(held || reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT);
 }
 
+/* It is the primary context, of which it has a reference. Resources are not divided here. */
+API cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
+                     unsigned flags)
+{
+    CUcontext primary;
+    if (!green || !resources || flags != 1) /* CU_GREEN_CTX_DEFAULT_STREAM */
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    TRY(cuDevicePrimaryCtxRetain(&primary, device));
+    *green = (CUgreenCtx)primary;
+    DONE(CUDA_SUCCESS);
+}
+
 API cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     return primary_end(device, false);

@@ -9,6 +9,7 @@
  *   churn COUNT   starts threads that allocate, write, compare, grow and free until `stop`
  *   count         asks the driver for the number of devices; no context is made
  *   primary, own  makes the primary context of the first device, or one of its own
+ *   green         makes a part of it, which makes the primary context, too
  *   use           copies each block to the device and back, and compares
  *   register      page-locks each block
  *   away, there   some page of a block is absent; all pages are present, and nobody watches them
@@ -204,6 +205,13 @@ static void make_context(bool primary)
     }
 }
 
+static void make_green_context(void)
+{
+    void *context;
+    count_devices();
+    DRIVER(cuGreenCtxCreate, (void **, void *, int, unsigned), &context, &context, 0, 1);
+}
+
 static void use(void)
 {
     unsigned long long device;
@@ -328,9 +336,14 @@ static bool obey(const char *word)
     static const struct {
         const char *word;
         void (*function)(void);
-    } all[] = {{"verify", verify},      {"change", change}, {"half", half},
-               {"stop", stop_churners}, {"use", use},       {"register", page_lock},
-               {"count", count_devices}};
+    } all[] = {{"verify", verify},
+               {"change", change},
+               {"half", half},
+               {"stop", stop_churners},
+               {"use", use},
+               {"register", page_lock},
+               {"count", count_devices},
+               {"green", make_green_context}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(word, all[i].word)) {
             all[i].function();
