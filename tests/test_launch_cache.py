@@ -262,7 +262,8 @@ class PlanCache(launching.Launch):
     def test_of_another_program(self):
         self.run_once()
         (mine,) = self.profiles()
-        done = self.run_command([*self.command("--budget", "60%"), "--realloc"])
+        done = self.run_command([*self.command("--budget", "60%"), "--realloc", "--iterations",
+                                 "40"])  # beside other tests a plan takes many
         self.assertEqual(0, done.returncode)
         (theirs,) = [path for path in self.profiles() if path != mine]
         os.replace(theirs, mine)

@@ -12,8 +12,9 @@ static void tell(void)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
     if (!atomic_flag_test_and_set(&told))
-        ebb__attach_warn(NULL, "the program shares device memory with another process or device: "
-                               "not possible with blocks that Ebb moves");
+        ebb__attach_warn(
+            NULL, "the program shares device memory with another process or device: "
+                  "not possible with blocks that Ebb moves. --device cpu leaves the GPU alone");
 }
 
 CUresult ebb__door_ipc_handle(__typeof__(cuIpcGetMemHandle) *next, CUstream stream,
