@@ -10,8 +10,8 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR", ".")
 REPLAY = os.path.join(os.environ.get("EBB_BIN_DIR", "build/dev/bin"), "..", "bench",
                       "bench_cuda_replay")
 TRACES = os.path.join(SOURCE, "docs", "results")
-PLANNED = [("gpu-resnet50-h200.ebbt", 75), ("gpu-gpt-h200.ebbt", 75), ("gpu-resnet50-h200.ebbt", 40),
-           ("gpu-gpt-h200.ebbt", 40), ("gpu-gpt-h200.ebbt", 60), ("gpu-resnet50-h200.ebbt", 60)]
+RESNET, GPT = "gpu-resnet50-h200.ebbt", "gpu-gpt-h200.ebbt"
+PLANNED = [(RESNET, 75), (GPT, 75), (RESNET, 40), (GPT, 40), (GPT, 60), (RESNET, 60)]
 
 
 @unittest.skipUnless(os.path.exists(REPLAY), "the benchmarks are not built")
@@ -35,7 +35,7 @@ class Replay(unittest.TestCase):
 
     def test_all_of_it(self):
         """At the peak next to nothing is mapped anew, once there is a plan."""
-        iterations = self.replay("gpu-resnet50-h200.ebbt", 100)
+        iterations = self.replay(RESNET, 100)
         self.assertLess(iterations[-1][5], 60, "pages mapped")
 
 

@@ -20,8 +20,9 @@ BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build/dev/bin")
 TRAIN = os.path.join(BIN, "ebb-train")
 FASHION = "/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
 
-# Each network as small as it can be, and the smallest share of its peak that is tried. Parameters,
-# which are large beside small images, do not shrink. So the largest layer bounds the share.
+# Each network about as small as it can be, and the smallest share of its peak that is tried.
+# Parameters, which are large beside small images, do not shrink. So the largest layer bounds the
+# share.
 NETS = {
     "cnn": ("--batch 8", 80),
     "alexnet": ("--batch 2 --size 64 --classes 10", 90),

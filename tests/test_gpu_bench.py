@@ -33,7 +33,8 @@ import run  # noqa: E402  pylint: disable=wrong-import-position
 import table  # noqa: E402  pylint: disable=wrong-import-position
 
 SOME = "" if os.environ.get("EBB_TEST_WHOLE") else (
-    "^(training|torture 1|fork|other processes|ranks that meet|all devices|graphs)$|two processes|memory")
+    "^(training|torture 1|fork|other processes|ranks that meet|all devices|graphs)$"
+    "|two processes|memory")
 MASK = (1 << 32) - 1
 COUNT = 23  # words: no multiple of the threads
 
@@ -160,7 +161,7 @@ class Check(unittest.TestCase):
         return done, lines_of(self.folder, "tests.jsonl")
 
     def test_all_pass_on_the_fake(self):
-        """Some of the cases, or all with EBB_TEST_WHOLE=1. test_cuda_whole has these programs, too."""
+        """Some of the cases, or all with EBB_TEST_WHOLE=1. Their programs run in test_cuda_whole."""
         done, lines = self.check(BIN, "--only", SOME)
         self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
         self.assertEqual({"passed"}, {line["result"] for line in lines}, done.stdout)

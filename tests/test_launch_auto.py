@@ -16,6 +16,9 @@ import launching
 from devices import sample
 from launching import BIN, CYCLE_ARGS, MIB, Launch, compile_c, cycle, main
 
+sys.path.append(os.path.join(launching.SOURCE, "bench"))
+import paired  # noqa: E402  pylint: disable=wrong-import-position
+
 FAKE = os.path.abspath(os.path.join(BIN, os.pardir, "tests", "fakecuda"))
 DRIVER = os.path.join(FAKE, "libfakecuda.so")
 TRAIN = [os.path.join(FAKE, "cuda_train"), "--no-serial", "--layers=8", f"--bytes={4 * MIB}",
@@ -23,11 +26,6 @@ TRAIN = [os.path.join(FAKE, "cuda_train"), "--no-serial", "--layers=8", f"--byte
 # Iterations of 100 ms leave the parent enough of them for planning, beside other tests.
 HOST = [*CYCLE_ARGS, "--iterations", "20", "--wait", "4"]
 GIB = 1 << 30
-# Where memory cgroups can be made, of version 1 or 2.
-CGROUPS = next((path for path, file in (("/sys/fs/cgroup/memory", "cgroup.procs"),
-                                        ("/sys/fs/cgroup", "cgroup.subtree_control"))
-                if os.geteuid() == 0 and os.access(os.path.join(path, file), os.W_OK)), None)
-LIMIT_FILE = "memory.limit_in_bytes" if CGROUPS == "/sys/fs/cgroup/memory" else "memory.max"
 
 
 EARLY = """
@@ -147,24 +145,24 @@ class OneProcess(Auto):
         self.assertEqual(9 * GIB, summary["budget_bytes"])
         self.assertNotIn(b"less than the budget", done.stderr)
 
-    @unittest.skipUnless(CGROUPS, "skipped: needs cgroup")
     def test_host_memory_is_limited(self):
         """Without --store-limit, what leaves the GPU takes no more than the free memory. Here the
         cgroup of `ebb` limits that, and the program, which has the fake's memory, leaves it."""
-        group = os.path.join(CGROUPS, f"ebb-test-{os.getpid()}")
-        os.mkdir(group)
-        self.addCleanup(os.rmdir, group)
-        with open(os.path.join(group, LIMIT_FILE), "w", encoding="utf-8") as file:
-            file.write(str(120 * MIB))
+        try:
+            group = paired.Cgroup(120 * MIB, swap=True)
+        except RuntimeError:
+            self.skipTest("skipped: needs cgroup")
+        self.addCleanup(group.close)
         enter = 'echo $$ > "$1/cgroup.procs"; shift; exec "$@"'
-        program = [TRAIN[0], "--no-serial", "--layers=8", f"--bytes={16 * MIB}", "--iterations=2", "--every=64"]
+        program = [TRAIN[0], "--no-serial", "--layers=8", f"--bytes={16 * MIB}", "--iterations=2",
+                   "--every=64"]
         found = []
         for options in ([], ["--store-limit", "1G"]):
             path = os.path.join(self.folder, "limited.json")
             done = self.run_command(
-                ["sh", "-c", enter, "sh", group, launching.EBB, "run", "--store", self.store,
+                ["sh", "-c", enter, "sh", group.path, launching.EBB, "run", "--store", self.store,
                  "--budget", "150M", "--cuda-backing", "vmm-trusting", "--summary-json", path,
-                 *options, "--", "sh", "-c", enter, "sh", CGROUPS, *program])
+                 *options, "--", "sh", "-c", enter, "sh", os.path.dirname(group.path), *program])
             with open(path, encoding="utf-8") as file:
                 found.append((done.returncode, json.load(file)["store_peak_bytes"], done.stderr))
         self.assertEqual(0, found[1][0], found[1][2])

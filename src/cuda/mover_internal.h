@@ -100,15 +100,14 @@ struct cuda_mover {
     struct cuda_patience patience;
 };
 
-/* outs.c, drops.c, moves.c: one step each, on the mover's thread. True: something was done. */
+/* outs.c, drops.c, moves.c, arrivals.c: one step each, on the mover's thread. True: something was
+ * done. */
 bool ebb__mover_step_out(struct cuda_mover *mover);
 bool ebb__mover_step_drop(struct cuda_mover *mover);
 /* The oldest piece on its way to the host, if the lane is past it. */
 bool ebb__mover_land(struct cuda_mover *mover);
 bool ebb__mover_step_in(struct cuda_mover *mover);
-/* Has nothing moved or ended for longer than patience lasts? */
-bool ebb__mover_is_impatient(struct cuda_mover *mover);
-bool ebb__mover_step_arrivals(struct cuda_mover *mover); /* arrivals.c */
+bool ebb__mover_step_arrivals(struct cuda_mover *mover);
 /* Does a request wait for a quiet device? */
 bool ebb__mover_wants_quiet(struct cuda_mover *mover);
 
@@ -137,6 +136,8 @@ void ebb__mover_has_left(struct cuda_mover *mover, uint8_t kind, uint32_t first,
 /* Are the requests over that it comes after? One that was called off before it has begun does
  * nothing any more. Under the mover's lock. */
 bool ebb__mover_may_begin(const struct cuda_mover *mover, const struct cuda_move *move);
+/* Has nothing moved or ended for longer than patience lasts? */
+bool ebb__mover_is_impatient(struct cuda_mover *mover);
 uint32_t ebb__mover_find_run(const struct cuda_mover *mover, uint32_t first, uint32_t last,
                              enum cuda_real real, bool is, uint32_t *count);
 /* What is left of an EVICT does not leave. Under the mover's lock. */
