@@ -7,7 +7,8 @@ them. A skip is expected only if this machine lacks NAME. This script checks tha
 skip is a failure, so no test can be lost unnoticed.
 
 Two tests run at a time, or more of those that mostly wait. tests/CMakeLists.txt says which these
-are. It also says which depend on their pace, or need the machine for themselves. The last line
+are. It also says which depend on their pace, or need the machine for themselves. The temporary
+files of tests are in memory, but for tests that name a disk (disk_tests there). The last line
 printed is 'N passed, N failed, N skipped'.
 """
 import argparse
@@ -26,6 +27,8 @@ import xml.etree.ElementTree as ElementTree
 # For two CPUs: halves of one. A test takes two of them, or one if it mostly waits. With three tests
 # at a time, whatever they do, one in forty failed for lack of a processor.
 HALVES = 4
+# Temporary files of tests go to memory if it has so much. Two tests had 0.8 GiB there at most.
+IN_MEMORY_BYTES = 4 << 30
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -149,6 +152,16 @@ def unexpected(needs, build):
     return ""
 
 
+def folder_in_memory():
+    """A folder for temporary files that waits for no disk; None: there is no room in memory."""
+    left = os.statvfs("/dev/shm") if os.path.ismount("/dev/shm") else None
+    with open("/proc/meminfo", encoding="utf-8") as file:
+        available = int(re.search(r"MemAvailable: +(\d+)", file.read())[1]) << 10
+    if not left or min(left.f_bavail * left.f_frsize, available // 2) < IN_MEMORY_BYTES:
+        return None
+    return tempfile.mkdtemp(prefix="ebb-tests-", dir="/dev/shm")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", help="a configured and built folder")
@@ -165,7 +178,11 @@ def main():
             command += ["-E", args.exclude]
         if args.only:
             command += ["-R", args.only]
-        code = subprocess.run(command, check=False).returncode
+        in_memory = folder_in_memory()
+        environment = {**os.environ, **({"TMPDIR": in_memory} if in_memory else {})}
+        code = subprocess.run(command, check=False, env=environment).returncode
+        if in_memory:
+            shutil.rmtree(in_memory)
         if not os.path.exists(report):
             print("0 passed, 1 failed, 0 skipped")
             return code or 1

@@ -77,7 +77,8 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_SIZE,
      .argument = "SIZE",
      AT(serving.store_limit_bytes),
-     .help = "most bytes there"},
+     .help = "most bytes there, of each process; on GPUs: most bytes of host\n"
+             "memory for what leaves them, of all processes together"},
     {.name = "compress",
      .kind = EBB_OPTION_WORD,
      .argument = "WHEN",
@@ -281,9 +282,8 @@ static void limit_to_gpu(struct run_options *run)
 /* The system would kill the program that takes more host memory than there is. */
 static void limit_to_free_memory(struct run_options *run)
 {
-    uint64_t devices = run->gpu.count > 1 ? (uint64_t)run->gpu.count : 1;
     if (run->shims.has[EBB_SHIM_CUDA] && run->serving.store_limit_bytes == UINT64_MAX)
-        run->serving.device_store_limit_bytes = ebb__free_memory_budget() / devices;
+        run->serving.device_store_limit_bytes = ebb__free_memory_budget();
 }
 
 int ebb__cmd_run(int argc, char **argv)

@@ -53,7 +53,7 @@ struct rig {
     void *library;
     struct rig_calls call;
     struct ebb_cuda_driver driver;
-    struct ebb_ledger *ledger;
+    struct ebb_ledger *ledger, *store_ledger;
     struct ebb_ring *ring;
     struct ebb_cuda_config config;
     struct ebb_cuda *engine;
@@ -114,6 +114,16 @@ static inline void *rig_share(size_t bytes)
     return shared;
 }
 
+static inline struct ebb_ledger *rig_ledger(uint64_t budget_bytes)
+{
+    struct ebb_ledger *ledger = rig_share(sizeof *ledger);
+    ledger->magic = EBB_LEDGER_MAGIC;
+    ledger->slot_count = EBB_LEDGER_SLOTS;
+    atomic_store(&ledger->budget_bytes, budget_bytes);
+    atomic_store(&ledger->in_force, 1);
+    return ledger;
+}
+
 static inline struct ebb_ring *rig_ring(void)
 {
     struct ebb_ring *ring = rig_share(ebb__ring_bytes(EBB_RING_EVENTS));
@@ -130,11 +140,8 @@ static inline void rig_init(struct rig *rig, uint64_t budget_bytes)
     CUcontext context;
     RIG_OK(rig->call.cuDevicePrimaryCtxRetain(&context, 0));
     RIG_OK(rig->call.cuCtxSetCurrent(context));
-    rig->ledger = rig_share(sizeof *rig->ledger);
-    rig->ledger->magic = EBB_LEDGER_MAGIC;
-    rig->ledger->slot_count = EBB_LEDGER_SLOTS;
-    atomic_store(&rig->ledger->budget_bytes, budget_bytes);
-    atomic_store(&rig->ledger->in_force, 1);
+    rig->ledger = rig_ledger(budget_bytes);
+    rig->store_ledger = rig_ledger(UINT64_MAX);
     rig->ring = rig_ring();
     rig->config = (struct ebb_cuda_config){.driver = &rig->driver,
                                            .device = 0,
@@ -142,6 +149,8 @@ static inline void rig_init(struct rig *rig, uint64_t budget_bytes)
                                            .backing = EBB_CUDA_MANAGED,
                                            .ledger = rig->ledger,
                                            .slot = &rig->ledger->slots[1],
+                                           .store_ledger = rig->store_ledger,
+                                           .store_slot = &rig->store_ledger->slots[1],
                                            .ring = rig->ring,
                                            .host_budget_bytes = UINT64_MAX,
                                            .pinned_budget_bytes = UINT64_MAX,
@@ -167,6 +176,7 @@ static inline void rig_stop(struct rig *rig)
     ebb__cuda_destroy(rig->engine);
     RIG_MUST(atomic_load(&rig->ledger->held_bytes) == 0);
     RIG_MUST(atomic_load(&rig->ledger->slots[1].held_bytes) == 0);
+    RIG_MUST(atomic_load(&rig->store_ledger->slots[1].held_bytes) == 0);
 }
 
 static inline CUfunction rig_function(struct rig *rig, const char *name)

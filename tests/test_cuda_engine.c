@@ -302,13 +302,19 @@ static void test_addresses_beside_dropped_ones_are_used(void **state)
     assert_int_equal(rig_child(settings, spread_body, NULL, 60), 0);
 }
 
-static void host_full_body(void *unused)
+/* `is_shared`: 4 MiB are left by another process. */
+static void host_full_body(void *is_shared)
 {
     struct rig rig;
     struct known known[4];
-    (void)unused;
     rig_init(&rig, 8 * MIB);
-    rig.config.host_budget_bytes = 4 * MIB;
+    struct ebb_ledger *store = rig.store_ledger;
+    if (is_shared) {
+        atomic_store(&store->budget_bytes, 9 * MIB);
+        RIG_MUST(ebb__ledger_reserve(store, &store->slots[2], 5 * MIB));
+    } else {
+        rig.config.host_budget_bytes = 4 * MIB;
+    }
     rig_start(&rig);
     RIG_OK(rig.call.cuModuleLoadData(&rig.module, &program_image));
     CUstream stream = new_stream(&rig);
@@ -321,6 +327,12 @@ static void host_full_body(void *unused)
     for (unsigned i = 0; i < 3; i++)
         known_check(&rig, &known[i], stream);
     RIG_MUST(atomic_load(&rig.ring->counters.store_peak_bytes) <= 4 * MIB);
+    if (is_shared) { /* the other one ends */
+        RIG_MUST(atomic_load(&store->peak_bytes) <= 9 * MIB);
+        ebb__ledger_release(store, &store->slots[2], 5 * MIB);
+        RIG_OK(known_alloc(&rig, &known[3], 4 * MIB));
+        RIG_MUST(atomic_load(&store->over_bytes) == 0);
+    }
     rig_stop(&rig);
 }
 
@@ -329,6 +341,7 @@ static void test_host_budget_ends_evictions(void **state)
     (void)state;
     static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
     assert_int_equal(rig_child(settings, host_full_body, NULL, 60), 0);
+    assert_int_equal(rig_child(settings, host_full_body, settings, 60), 0);
 }
 
 static void large_body(void *unused)

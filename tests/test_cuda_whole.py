@@ -5,7 +5,7 @@ API compute what they compute without it, within a budget, with evictions at ran
 The programs are those of tests/fakecuda/programs. The fake driver counts more bytes on the device
 than the budget as an error, and so each access to memory that is not there.
 
-EBB_CUDA_SEEDS is the number of schedules for each program and backing (default 6), EBB_CUDA_FIRST
+EBB_CUDA_SEEDS is the number of schedules for each program and backing (default 3), EBB_CUDA_FIRST
 the first one (1). Programs that take long get a part of them, but with EBB_CUDA_ALL=1 all get as
 many. EBB_CUDA_JOBS run at a time (1). EBB_CUDA_BACKINGS has the backings, separated by
 spaces (all three). How many schedules passed is printed. A failure prints the command that repeats
@@ -28,7 +28,7 @@ SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build", "dev", "bin")
 FAKE = os.path.abspath(os.path.join(os.path.dirname(BIN), "tests", "fakecuda"))
 LIBRARY = os.path.abspath(os.path.join(BIN, "libebb_cuda_alone.so"))
-SEEDS = int(os.environ.get("EBB_CUDA_SEEDS", "6"))
+SEEDS = int(os.environ.get("EBB_CUDA_SEEDS", "3"))
 FIRST = int(os.environ.get("EBB_CUDA_FIRST", "1"))
 JOBS = int(os.environ.get("EBB_CUDA_JOBS", "1"))
 BACKINGS = os.environ.get("EBB_CUDA_BACKINGS", "managed vmm-host vmm-trusting").split()
@@ -45,10 +45,11 @@ FULL = "ebb: the budget of host memory is full: nothing more is evicted from the
 ROOM = f"--room={MIB}"
 SHORT = ["--iterations=2", "--layers=3", "--bytes=16384", ROOM]
 # Each page of a block is computed, but not each byte.
-SPARSE = ["--iterations=2", "--layers=3", "--bytes=1100000", "--every=16"]
+EVERY = ["--every=16"]
+SPARSE = ["--iterations=2", "--layers=3", "--bytes=1100000", *EVERY]
 LARGE = ["--bytes=3000000", "--layers=6"]
 if os.environ.get("EBB_SANITIZE"):  # each takes several times as long
-    LARGE += ["--every=16"]
+    LARGE += EVERY
 TRAININGS = [SHORT, ["--streams=4", "--async-alloc", *SHORT], ["--hidden", *SHORT], SPARSE]
 GRAPHS = ["--graphs", *SHORT]
 # A new block waits for a quarter of it until others leave, before it begins in host memory. Beside
@@ -143,7 +144,8 @@ def evicted_bytes(path):
 
 
 class Schedules(unittest.TestCase):
-    """Each program, on each backing, under many schedules. {seed} in a command is the seed."""
+    """Each program, on each backing, under many schedules. {seed} in a command is the seed. moves:
+    are there evictions? None: perhaps."""
 
     def same(self, command, backings=None, seeds=SEEDS, moves=True, **variables):
         plain = run([word.format(seed=1) for word in command], LD_LIBRARY_PATH=FAKE,
@@ -166,8 +168,9 @@ class Schedules(unittest.TestCase):
             if found:
                 self.fail("\n" + "\n".join(found[:MOST_SHOWN]))
             out, over, most_host = evicted_bytes(report)
-        self.assertEqual(moves and variables["EBB_ALONE_BACKING"] != "native", out > 0,
-                         "evictions")
+        if moves is not None:
+            self.assertEqual(moves and variables["EBB_ALONE_BACKING"] != "native", out > 0,
+                             "evictions")
         self.assertEqual(0, over)
         self.assertLessEqual(most_host, variables.get("EBB_ALONE_HOST", most_host))
         settings = [f"{name}={value}" for name, value in variables.items()]
@@ -197,7 +200,7 @@ class Schedules(unittest.TestCase):
     def test_host_budget(self):
         """Device and host have little more than what is live. An eviction waits until what comes
         before it has left host memory, and no byte is lost."""
-        self.same(["cuda_train", *LARGE], seeds=1 + SEEDS // 20, **budget(24), **host(42))
+        self.same(["cuda_train", *LARGE, *EVERY], seeds=1 + SEEDS // 20, **budget(24), **host(42))
         self.same(["cuda_train", *SHORT], seeds=1 + SEEDS // 2, **budget(12), **host(13))
         self.same(["cuda_torture", "--operations=120", "--seed={seed}", ROOM], **budget(8),
                   EBB_ALONE_HOST=9 * MIB)  # it has pinned memory of its own
@@ -211,10 +214,11 @@ class Schedules(unittest.TestCase):
 
     def test_ranks(self):
         """Kernels that wait for each other. A transfer that waits for them is given up."""
-        self.same(["cuda_ranks", ROOM], EBB_ALONE_TUNING="cuda_patience_ns=30ms")
+        moves = SEEDS >= 6 or None  # in few schedules no block may find a moment to leave
+        self.same(["cuda_ranks", ROOM], moves=moves, EBB_ALONE_TUNING="cuda_patience_ns=30ms")
         # Longer than between attempts to find the device quiet: these are no sign of progress.
         self.same(["cuda_ranks", ROOM], ["vmm-host"] if "vmm-host" in BACKINGS else [],
-                  1 + SEEDS // 100, EBB_ALONE_TUNING="cuda_patience_ns=1500ms")
+                  1 + SEEDS // 100, None, EBB_ALONE_TUNING="cuda_patience_ns=1500ms")
 
     def test_processes(self):
         """Gradients are added by kernels of two processes that wait for each other, and for a
@@ -275,7 +279,7 @@ class Schedules(unittest.TestCase):
     def test_copies_between_devices(self):
         """Each device has 6 blocks of up to 4 MiB. One block of each is the program's own."""
         devices = {"FAKECUDA_RACES": 1, "EBB_ALONE_BUDGET": 12 * MIB}
-        self.same(["cuda_peers", "--seed={seed}"], seeds=part(3), FAKECUDA_DEVICES=2,
+        self.same(["cuda_peers", "--seed={seed}"], seeds=part(6), FAKECUDA_DEVICES=2,
                   FAKECUDA_BUDGET=12 * MIB + GLOBALS, **devices, **PATIENT)
         self.same(["cuda_peers", "--seed={seed}", "--own"], seeds=part(6),
                   FAKECUDA_DEVICES=3, FAKECUDA_BUDGET=14 * MIB + GLOBALS, **devices, **PATIENT)

@@ -38,6 +38,7 @@ NETS = {
 # These take most of the time. Their layers are those of smaller networks, so that only Ebb's own
 # policy tries them. The last four have no kind of layer, and no use of one, of their own.
 LARGE = {"alexnet", "vgg-16", "resnet-50", "resnet-137", "wrn-28-10", "densenet-121"}
+HALF = {"googlenet": 0, "resnet-18": 1}  # each of them tries every second policy, from there on
 LARGEST = {"vgg-16", "resnet-50", "resnet-137", "wrn-28-10"}
 WHOLE = bool(os.environ.get("EBB_TEST_WHOLE"))
 POLICIES = ["static", "layrub:intra", "layrub:inter", "layrub:hybrid", "vdnn:all", "vdnn:conv"]
@@ -79,6 +80,14 @@ class Case(unittest.TestCase):
 
 
 class SameBits(Case):
+    @staticmethod
+    def policies(net):
+        if WHOLE:
+            return POLICIES
+        if net in HALF:
+            return POLICIES[HALF[net]::2]
+        return [] if net in LARGE else POLICIES
+
     def check_net(self, net):
         options, least = NETS[net]
         words = (net, options, "--iterations 2")
@@ -86,7 +95,7 @@ class SameBits(Case):
         self.assertEqual(len(set(base["losses"])), 2, "losses do not change")
         self.assertNotIn(None, base["losses"])
         self.assertEqual(base["moved_out_bytes"], 0)
-        for policy in POLICIES if WHOLE or net not in LARGE else []:
+        for policy in self.policies(net):
             other = self.figures(*words, f"--policy {policy}")
             self.assertEqual(other["losses"], base["losses"], policy)
             moves = policy in POLICIES[2:] and not (net == "gpt-2" and policy == "vdnn:conv")
@@ -133,7 +142,7 @@ class Deep(Case):
 
     def test_resnet_within_a_budget(self):
         """The deepest network takes a minute."""
-        for depth, budget in ((305, 550 << 20), (1517, 3 << 30))[:2 if WHOLE else 1]:
+        for depth, budget in ((305, 550 << 20), (1517, 3 << 30)) if WHOLE else ((152, 300 << 20),):
             with self.subTest(depth):
                 self.check_depth(depth, budget)
 
@@ -170,13 +179,9 @@ class Checkpoints(Case):
     def test_resume_with_fashion(self):
         """The accuracy is the same under every policy. Each run tests 10,000 images."""
         words = "cnn --data fashion --batch 64"
-        whole, resumed = self.check_resume(words, "--policy static")
-        moved = self.figures(words, "--iterations 6 --policy layrub:hybrid",
-                             f"--resume {self.path('part')}")
-        self.assertEqual(moved["losses"], resumed["losses"])
-        accuracies = [figures["test_accuracy"] for figures in (whole, resumed, moved)]
-        self.assertGreater(accuracies[0], 0)
-        self.assertEqual(len(set(accuracies)), 1, accuracies)
+        whole, resumed = self.check_resume(words, "--policy layrub:hybrid")
+        self.assertGreater(whole["test_accuracy"], 0)
+        self.assertEqual(resumed["test_accuracy"], whole["test_accuracy"])
 
     def test_checkpoint_every(self):
         words = "cnn --batch 4 --iterations 5"

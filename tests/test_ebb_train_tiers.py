@@ -17,11 +17,12 @@ BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build/dev/bin")
 TRAIN = os.path.join(BIN, "ebb-train")
 HAS_LAB = os.environ.get("EBB_LAB") != "OFF"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "memory"
+WHOLE = bool(os.environ.get("EBB_TEST_WHOLE"))  # else cnn alone tries all policies
 ITERATIONS = 5
 POLICIES = ["deeptm", "deeptm:-asynchronous", "autotm:static", "sentinel", "first-touch", "ebb"]
 NETS = {
     "cnn": "cnn --batch 8",
-    "resnet-18": "resnet-18 --batch 2 --size 32 --classes 10",
+    "resnet-18": "resnet-18 --batch 2 --size 64 --classes 10",
     "gpt-2": "gpt-2 --batch 2 --size 16 --classes 50",
 }
 # A slow tier for which copies are worth their time even for small networks.
@@ -101,7 +102,8 @@ class Carried(Case):
         self.check_net("cnn")
 
     def test_resnet_18(self):
-        self.check_net("resnet-18", (("1:4", 1 / 5),))
+        self.check_net("resnet-18", (("1:4", 1 / 5),),
+                       tuple(POLICIES) if WHOLE else ("deeptm", "deeptm:-asynchronous"))
 
     def test_gpt_2(self):
         """With Adam, whose states outnumber the weights."""

@@ -22,7 +22,7 @@ import paired  # noqa: E402  pylint: disable=wrong-import-position
 FAKE = os.path.abspath(os.path.join(BIN, os.pardir, "tests", "fakecuda"))
 DRIVER = os.path.join(FAKE, "libfakecuda.so")
 TRAIN = [os.path.join(FAKE, "cuda_train"), "--no-serial", "--layers=8", f"--bytes={4 * MIB}",
-         "--iterations=10"]
+         "--iterations=10", "--every=16"]
 # Iterations of 100 ms leave the parent enough of them for planning, beside other tests.
 HOST = [*CYCLE_ARGS, "--iterations", "20", "--wait", "4"]
 GIB = 1 << 30
@@ -379,6 +379,27 @@ class Trees(Auto):
         self.assertFalse(summary["budget_exceeded"])
         self.assertEqual(4 * MIB, summary["devices"][0]["peak_resident_bytes"])
         self.assertIn(b"good", done.stdout)
+
+    def test_one_limit_of_host_memory(self):
+        """Two processes of a GPU share --store-limit. What one has taken is there for others when it
+        has ended."""
+        oom = f"{FAKE}/cuda_oom --beyond --piece={2 * MIB} --most=20"
+        script = (f"mkfifo go; {oom} --hold <go >held & exec 3>go; "
+                  "until grep -q holds held; do sleep 0.05; done; "
+                  f"{oom}; exec 3>&-; wait; cat held; {oom}")
+        for backing in ("managed", "vmm-trusting"):
+            with self.subTest(backing):
+                folder = os.path.join(self.tmp, backing)
+                os.mkdir(folder)
+                done, summary = self.figures(
+                    "sh", "-c", f"cd {folder} && {script}", budget="24M",
+                    options=["--store-limit", "40M", "--cuda-backing", backing])
+                told = done.stdout.decode().splitlines()
+                self.assertEqual(["holds"] + 2 * ["20 allocations"], told[1:], done.stderr)
+                self.assertLess(int(told[0].split()[0]), 20)
+                self.assertIn(b"budget of host memory is full", done.stderr)
+                self.assertLessEqual(summary["devices"][0]["peak_resident_bytes"], 24 * MIB)
+                shutil.rmtree(folder)
 
     def test_strict(self):
         done, _ = self.figures("sh", "-c", " ".join(TRAIN), options=["--strict"], budget="60M")

@@ -23,11 +23,11 @@
 
 static struct attached {
     struct ebb_join_parent parent;
-    struct ebb_ledger_slot *slot;
-    int life_line;           /* -1: none */
-    bool is_served;          /* its thread runs */
-    pthread_mutex_t lock;    /* of the next; held while a message is obeyed */
-    struct ebb_cuda *engine; /* NULL: it makes no calls any more */
+    struct ebb_ledger_slot *slot, *store_slot;
+    int life_line, store_line; /* -1: none */
+    bool is_served;            /* its thread runs */
+    pthread_mutex_t lock;      /* of the next; held while a message is obeyed */
+    struct ebb_cuda *engine;   /* NULL: it makes no calls any more */
 } devices[EBB_DOOR_DEVICES];
 
 static int channel = -1; /* of the process itself, if no other library has said hello for it */
@@ -48,6 +48,8 @@ static void after_fork(void)
             close(devices[i].parent.channel);
             if (devices[i].life_line >= 0)
                 close(devices[i].life_line);
+            if (devices[i].store_line >= 0)
+                close(devices[i].store_line);
         }
         devices[i] = (struct attached){0};
     }
@@ -128,6 +130,19 @@ static enum ebb_cuda_backing_kind chosen_backing(void)
     return EBB_CUDA_MANAGED;
 }
 
+/* Without a slot of its own, what this process takes of host memory would be counted for ever. Then
+ * it has the limit for itself. */
+static void enter_store(struct attached *attached)
+{
+    struct ebb_join_parent *parent = &attached->parent;
+    attached->store_line = -1;
+    if (!parent->store_ledger)
+        return;
+    attached->store_line =
+        ebb__ledger_enter(parent->store_ledger, parent->store_descriptor, &attached->store_slot);
+    close(parent->store_descriptor);
+}
+
 bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
                  struct ebb_cuda_attachment *attachment)
 {
@@ -145,6 +160,7 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
     attached->life_line =
         ebb__ledger_enter(parent->ledger, parent->ledger_descriptor, &attached->slot);
     close(parent->ledger_descriptor);
+    enter_store(attached);
     atomic_store(&parent->ring->counters.has_slot, attached->life_line >= 0);
     atomic_store(&parent->ring->counters.mechanism, EBB_DEVICE_CUDA);
     const char *chaos = getenv("EBB_CHAOS"); /* for tests: see struct ebb_cuda_config */
@@ -152,6 +168,8 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
     *attachment = (struct ebb_cuda_attachment){
         .ledger = parent->ledger,
         .slot = attached->slot,
+        .store_ledger = attached->store_line >= 0 ? parent->store_ledger : NULL,
+        .store_slot = attached->store_slot,
         .ring = parent->ring,
         .backing = record ? EBB_CUDA_NATIVE : chosen_backing(),
         .host_budget_bytes = parent->store_limit_bytes,

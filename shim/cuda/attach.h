@@ -15,6 +15,8 @@
 struct ebb_cuda_attachment {
     struct ebb_ledger *ledger; /* of this device */
     struct ebb_ledger_slot *slot;
+    struct ebb_ledger *store_ledger; /* of host memory, for all processes and devices; or NULL */
+    struct ebb_ledger_slot *store_slot;
     struct ebb_ring *ring;
     enum ebb_cuda_backing_kind backing;
     uint64_t host_budget_bytes, pinned_budget_bytes;

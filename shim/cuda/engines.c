@@ -79,6 +79,8 @@ static struct ebb_cuda *make(CUdevice device, CUcontext context)
         .backing = attachment->backing,
         .ledger = attachment->ledger,
         .slot = attachment->slot,
+        .store_ledger = attachment->store_ledger,
+        .store_slot = attachment->store_slot,
         .ring = attachment->ring,
         .host_budget_bytes = attachment->host_budget_bytes,
         .pinned_budget_bytes = attachment->pinned_budget_bytes,

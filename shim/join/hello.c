@@ -155,7 +155,7 @@ static void take_tuning(int channel, struct ebb_message *welcome)
 static bool be_welcomed(struct ebb_join_parent *parent)
 {
     struct ebb_message welcome;
-    int came[EBB_MESSAGE_DESCRIPTORS], got = 0;
+    int came[EBB_MESSAGE_DESCRIPTORS] = {-1, -1}, got = 0;
     size_t count = 0;
     struct pollfd answer = {.fd = parent->channel, .events = POLLIN};
     while (got == 0) {
@@ -165,12 +165,16 @@ static bool be_welcomed(struct ebb_join_parent *parent)
     }
     if (got < 0)
         return false;
-    if (welcome.kind == EBB_MESSAGE_WELCOME && count == 1)
+    if (welcome.kind == EBB_MESSAGE_WELCOME && count >= 1)
         parent->ledger = map_ledger(came[0]);
-    if (parent->ledger)
-        parent->ledger_descriptor = came[0];
-    else
+    if (parent->ledger && count == 2)
+        parent->store_ledger = map_ledger(came[1]);
+    parent->ledger_descriptor = came[0];
+    parent->store_descriptor = came[1];
+    if (!parent->ledger)
         ebb__message_close(came, count);
+    else if (!parent->store_ledger)
+        ebb__message_close(came + 1, count - 1);
     parent->store_limit_bytes = welcome.limit_bytes;
     parent->trace = welcome.value != 0;
     if (parent->ledger)

@@ -6,6 +6,7 @@
 #ifndef EBB_CUDA_BACKING_H
 #define EBB_CUDA_BACKING_H
 
+#include "cuda/away.h"
 #include "cuda/engine.h"
 
 #define EBB_CUDA_UNIT_BYTES ((uint64_t)2 << 20)
@@ -23,6 +24,7 @@ struct ebb_cuda_backing_ops {
     bool drops_at_once; /* `drop` and `forget` end when they return, and use no lane */
     bool populates_at_once; /* `populate` where nothing is ends when it returns, and uses no lane */
     bool moves_whole; /* what came at once leaves at once: free ranges are reused as they were */
+    bool takes_parts; /* its host memory is pinned, in parts that it enters in `away` itself */
     uint32_t most_flights; /* pieces on the way to the host at a time; 0: one */
     /* Mappings wait for copies to the host: these are queued in chunks of so many bytes (feeder.h),
      * and `evict_to` is called in place of `evict`. 0: they do not. */
@@ -73,7 +75,21 @@ struct ebb_cuda_backing {
     CUdevice device;
     uint32_t chunk_units; /* no page is larger; the pool's chunks of the static placement */
     _Atomic uint64_t host_bytes, pinned_bytes; /* taken at present */
+    struct cuda_away away;
 };
+
+/* Fills in the base of a new backing, which is zeroed. */
+static inline void ebb__backing_init(struct ebb_cuda_backing *backing,
+                                     const struct ebb_cuda_backing_ops *ops,
+                                     const struct ebb_cuda_config *config)
+{
+    backing->ops = ops;
+    backing->driver = config->driver;
+    backing->device = config->device;
+    backing->chunk_units = 1;
+    backing->away.ledger = config->store_ledger;
+    backing->away.slot = config->store_slot;
+}
 
 /* EBB_ERR_UNSUPPORTED with a remedy if the device cannot. managed.c, vmm_host.c, native.c */
 EBB_NODISCARD enum ebb_status ebb__managed_create(const struct ebb_cuda_config *config,

@@ -234,6 +234,7 @@ static void release_all(struct ebb_cuda *engine)
 {
     uint64_t held = ebb__mover_held_bytes(engine->mover);
     ebb__ledger_release(engine->config.ledger, engine->config.slot, held);
+    ebb__away_give(&engine->backing->away, atomic_load(&engine->backing->away.bytes));
     atomic_store(&engine->config.ring->counters.held_bytes, 0);
 }
 

@@ -63,6 +63,9 @@ struct ebb_cuda_config {
     enum ebb_cuda_backing_kind backing;
     struct ebb_ledger *ledger; /* the device's budget and what is held */
     struct ebb_ledger_slot *slot;
+    /* The limit of host memory that all engines of the run share; NULL: none */
+    struct ebb_ledger *store_ledger;
+    struct ebb_ledger_slot *store_slot;
     struct ebb_ring *ring;        /* events and counters */
     uint64_t host_budget_bytes;   /* most bytes of absent blocks in host memory; UINT64_MAX: none */
     uint64_t pinned_budget_bytes; /* most pinned host bytes of the engine; UINT64_MAX: none */

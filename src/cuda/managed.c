@@ -172,10 +172,7 @@ enum ebb_status ebb__managed_create(const struct ebb_cuda_config *config,
     struct managed *managed = ebb__cuda_reserve(sizeof *managed);
     if (!managed)
         return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory is exhausted");
-    managed->base.ops = &managed_ops;
-    managed->base.driver = driver;
-    managed->base.device = config->device;
-    managed->base.chunk_units = 1;
+    ebb__backing_init(&managed->base, &managed_ops, config);
     *backing = &managed->base;
     return EBB_OK;
 }

@@ -210,6 +210,8 @@ static void count_in(struct cuda_mover *mover, uint32_t first, uint32_t count, b
     uint64_t host = 0, bytes = ebb__unit_bytes(count);
     for (uint32_t i = 0; i < count; i++)
         host += mover->units[first + i].real == CUDA_REAL_HOST ? EBB_CUDA_UNIT_BYTES : 0;
+    if (!mover->config.backing->ops->takes_parts)
+        ebb__away_give(&mover->config.backing->away, host);
     host = atomic_fetch_sub(&mover->config.backing->host_bytes, host) - host;
     atomic_store(&mover->counters->store_bytes, host);
     if (!is_dead) {

@@ -167,10 +167,7 @@ enum ebb_status ebb__native_create(const struct ebb_cuda_config *config,
     struct native *native = ebb__cuda_reserve(sizeof *native);
     if (!native)
         return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory is exhausted");
-    native->base.ops = &native_ops;
-    native->base.driver = driver;
-    native->base.device = config->device;
-    native->base.chunk_units = 1;
+    ebb__backing_init(&native->base, &native_ops, config);
     *backing = &native->base;
     return EBB_OK;
 }

@@ -5,6 +5,7 @@
 
 static void count_out(struct cuda_mover *mover, uint8_t kind, uint64_t bytes)
 {
+    struct ebb_cuda_backing *backing = mover->config.backing;
     uint64_t added = kind == CUDA_MOVE_EVICT    ? bytes
                      : kind == CUDA_MOVE_FORGET ? (uint64_t)0 - bytes
                                                 : 0;
@@ -12,7 +13,9 @@ static void count_out(struct cuda_mover *mover, uint8_t kind, uint64_t bytes)
         atomic_fetch_add(&mover->counters->moved_out_bytes, bytes);
         atomic_fetch_add(&mover->counters->out_lane_bytes, bytes);
     }
-    uint64_t host = atomic_fetch_add(&mover->config.backing->host_bytes, added) + added;
+    if (kind == CUDA_MOVE_FORGET && !backing->ops->takes_parts)
+        ebb__away_give(&backing->away, bytes);
+    uint64_t host = atomic_fetch_add(&backing->host_bytes, added) + added;
     atomic_store(&mover->counters->store_bytes, host);
     ebb__ledger_raise(&mover->counters->store_peak_bytes, host);
 }
@@ -193,14 +196,31 @@ static bool has_host(const struct cuda_mover *mover, uint32_t count)
     return bytes <= budget;
 }
 
+/* Does the mover enter what the request takes of host memory? */
+static bool is_entered(const struct cuda_mover *mover, const struct cuda_move *move)
+{
+    return move->kind == CUDA_MOVE_EVICT && !mover->config.backing->ops->takes_parts;
+}
+
+static bool take_host(struct cuda_mover *mover, const struct cuda_move *move, uint32_t count)
+{
+    if (move->kind == CUDA_MOVE_EVICT && !has_host(mover, count))
+        return false;
+    return !is_entered(mover, move) ||
+           ebb__away_take(&mover->config.backing->away, ebb__unit_bytes(count));
+}
+
 static bool start(struct cuda_mover *mover, const struct cuda_move *move)
 {
     struct cuda_side *side = &mover->moving.out;
     struct cuda_flights *flights = &mover->moving.flights;
     struct cuda_flight *flight = &flights->items[ebb__flight_at(flights, flights->count)];
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (move->kind != CUDA_MOVE_EVICT || has_host(mover, side->piece_count))
+    if (take_host(mover, move, side->piece_count)) {
         result = move_out(mover, move, flight);
+        if (result != CUDA_SUCCESS && is_entered(mover, move))
+            ebb__away_give(&mover->config.backing->away, ebb__unit_bytes(side->piece_count));
+    }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && move->kind == CUDA_MOVE_EVICT &&
         !ebb__mover_is_settled(mover, move->number))
         return false;

@@ -21,6 +21,8 @@ uint64_t ebb__room_limit(const struct cuda_room *room)
 bool ebb__room_has_host(const struct cuda_room *room, uint64_t bytes)
 {
     uint64_t budget = room->config->host_budget_bytes;
+    uint64_t limit = ebb__away_limit(&room->backing->away);
+    budget = limit < budget ? limit : budget;
     return bytes <= budget && room->absent_bytes <= budget - bytes;
 }
 

@@ -159,8 +159,13 @@ bool ebb__take_absent(struct ebb_cuda *engine, uint32_t stream, struct cuda_take
 {
     const struct ebb_cuda_backing_ops *ops = engine->backing->ops;
     uint64_t bytes = taken->count * EBB_CUDA_UNIT_BYTES;
-    if (!ops->can_evict || engine->config.record || bytes > engine->room.card_bytes ||
-        !ebb__room_has_host(&engine->room, bytes) || !ebb__mover_has_room(engine->mover, 1))
+    if (!ops->can_evict || engine->config.record || bytes > engine->room.card_bytes)
+        return false;
+    if (!ebb__room_has_host(&engine->room, bytes)) {
+        engine->room.is_host_full = true;
+        return false;
+    }
+    if (!ebb__mover_has_room(engine->mover, 1))
         return false;
     taken->first = take_bare(engine, taken->count, stream, &taken->before);
     if (taken->first == CUDA_NO_UNIT)

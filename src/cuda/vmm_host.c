@@ -301,10 +301,10 @@ static void vmm_destroy(struct ebb_cuda_backing *backing)
 
 #define VMM_OPS                                                                                    \
     .can_evict = true, .drops_at_once = true, .populates_at_once = true, .moves_whole = true,      \
-    .most_flights = 4, .out_bytes = OUT_BYTES, .reserve = vmm_reserve, .release = vmm_release,     \
-    .piece = vmm_piece, .populate = vmm_populate, .evict_to = vmm_evict_to,                        \
-    .evicted = vmm_evicted, .fetch = vmm_fetch, .drop = vmm_drop, .forget = vmm_forget,            \
-    .serve = vmm_serve, .trim = vmm_trim, .destroy = vmm_destroy
+    .takes_parts = true, .most_flights = 4, .out_bytes = OUT_BYTES, .reserve = vmm_reserve,        \
+    .release = vmm_release, .piece = vmm_piece, .populate = vmm_populate,                          \
+    .evict_to = vmm_evict_to, .evicted = vmm_evicted, .fetch = vmm_fetch, .drop = vmm_drop,        \
+    .forget = vmm_forget, .serve = vmm_serve, .trim = vmm_trim, .destroy = vmm_destroy
 
 static const struct ebb_cuda_backing_ops quiet_ops = {
     .name = "vmm-host", .needs_quiet = true, VMM_OPS};
@@ -344,9 +344,8 @@ enum ebb_status ebb__vmm_host_create(const struct ebb_cuda_config *config,
     struct vmm *vmm = ebb__cuda_reserve(sizeof *vmm);
     if (!vmm)
         return ebb__fail(error, EBB_ERR_MEMORY, "CUDA", "memory is exhausted");
-    vmm->base.ops = config->backing == EBB_CUDA_VMM_TRUSTING ? &trusting_ops : &quiet_ops;
-    vmm->base.driver = config->driver;
-    vmm->base.device = config->device;
+    ebb__backing_init(
+        &vmm->base, config->backing == EBB_CUDA_VMM_TRUSTING ? &trusting_ops : &quiet_ops, config);
     vmm->base.chunk_units = chunk_units(config);
     if (!ebb__vmm_pages_init(&vmm->pages, &vmm->base, config->pinned_budget_bytes)) {
         vmm_destroy(&vmm->base);

@@ -135,12 +135,11 @@ static CUresult map_alias(const struct ebb_cuda_driver *driver, struct vmm_pages
     return result;
 }
 
-static CUresult make_part(struct vmm_pages *pages, struct vmm_part *part, uint32_t unit_count)
+static CUresult create_part(struct vmm_pages *pages, struct vmm_part *part)
 {
     const struct ebb_cuda_driver *driver = pages->backing->driver;
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = pages->host};
-    *part = (struct vmm_part){.unit_count = unit_count};
     CUresult result = driver->cuMemCreate(&part->handle, ebb__vmm_part_bytes(part), &properties, 0);
     if (result != CUDA_SUCCESS)
         return result;
@@ -154,6 +153,21 @@ static CUresult make_part(struct vmm_pages *pages, struct vmm_part *part, uint32
     }
     if (result != CUDA_SUCCESS)
         driver->cuMemRelease(part->handle);
+    return result;
+}
+
+static CUresult make_part(struct vmm_pages *pages, struct vmm_part *part, uint32_t unit_count,
+                          bool is_urgent)
+{
+    struct cuda_away *away = &pages->backing->away;
+    *part = (struct vmm_part){.unit_count = unit_count};
+    if (is_urgent)
+        ebb__away_force(away, ebb__vmm_part_bytes(part));
+    else if (!ebb__away_take(away, ebb__vmm_part_bytes(part)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = create_part(pages, part);
+    if (result != CUDA_SUCCESS)
+        ebb__away_give(away, ebb__vmm_part_bytes(part));
     else
         atomic_fetch_add(&pages->backing->pinned_bytes, ebb__vmm_part_bytes(part));
     return result;
@@ -167,6 +181,7 @@ static void destroy_part(struct vmm_pages *pages, struct vmm_part *part)
     driver->cuMemRelease(part->handle);
     driver->cuEventDestroy_v2(part->event);
     atomic_fetch_sub(&pages->backing->pinned_bytes, ebb__vmm_part_bytes(part));
+    ebb__away_give(&pages->backing->away, ebb__vmm_part_bytes(part));
 }
 
 /* Destroys free parts of one size, `most` at most, from which no copy is on its way. */
@@ -201,9 +216,11 @@ static uint32_t new_number(struct vmm_pages *pages)
 
 static bool fits(const struct vmm_pages *pages, uint32_t unit_count)
 {
-    uint64_t pinned = atomic_load(&pages->backing->pinned_bytes);
+    const struct cuda_away *away = &pages->backing->away;
+    uint64_t pinned = atomic_load(&pages->backing->pinned_bytes), limit = ebb__away_limit(away);
     uint64_t bytes = unit_count * EBB_CUDA_UNIT_BYTES;
-    return bytes <= pages->pinned_budget_bytes && pinned <= pages->pinned_budget_bytes - bytes;
+    return bytes <= pages->pinned_budget_bytes && pinned <= pages->pinned_budget_bytes - bytes &&
+           bytes <= limit && atomic_load(&away->bytes) <= limit - bytes;
 }
 
 /* Free parts of other sizes go until a part of this size fits. */
@@ -235,7 +252,7 @@ uint32_t ebb__vmm_part_take(struct vmm_pages *pages, uint32_t unit_count, bool i
     if (number || (!make_room(pages, unit_count) && !is_urgent))
         return number;
     number = new_number(pages);
-    if (number && make_part(pages, &pages->parts[number], unit_count) != CUDA_SUCCESS) {
+    if (number && make_part(pages, &pages->parts[number], unit_count, is_urgent) != CUDA_SUCCESS) {
         pages->parts[number].next = pages->unused;
         pages->unused = number;
         return VMM_NO_PART;
@@ -278,7 +295,7 @@ static bool find_host(struct vmm_pages *pages)
     for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
         struct vmm_part part;
         pages->host = (CUmemLocation){.type = types[i], .id = 0};
-        if (make_part(pages, &part, 1) != CUDA_SUCCESS)
+        if (make_part(pages, &part, 1, true) != CUDA_SUCCESS)
             continue;
         bool can = can_map_twice(pages, &part);
         destroy_part(pages, &part);

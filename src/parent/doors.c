@@ -133,7 +133,9 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
                                       of_device ? of_device : parent->options.store_limit_bytes};
     if (!ebb__tuning_write(message.text, sizeof message.text))
         message.text[0] = 0; /* `ebb run` rejects so many changes */
-    ebb__parent_send(process, &message, memory->ledger_descriptor);
+    int store = memory->is_device ? ebb__store_limit_open(parent) : -1;
+    ebb__message_send(process->channel, &message, (int[]){memory->ledger_descriptor, store},
+                      store < 0 ? 1 : 2, MSG_DONTWAIT);
     if (!memory->is_device &&
         (parent->options.compress == EBB_COMPRESS_ON || memory->lanes.compressed))
         ebb__parent_tell(process, EBB_MESSAGE_COMPRESS, 0);

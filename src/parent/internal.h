@@ -241,6 +241,14 @@ struct fast_memory {
     uint64_t bytes;
 };
 
+/* The limit of host memory for what has left devices, shared by all devices and processes. Opened
+ * with the first device. */
+struct store_limit {
+    struct ebb_ledger *ledger; /* NULL: not open */
+    int ledger_descriptor;
+    uint64_t reap_ns; /* latest time of the next search for ended processes */
+};
+
 struct ebb_parent {
     struct ebb_parent_options options;
     struct doors doors;
@@ -248,6 +256,7 @@ struct ebb_parent {
     uint64_t started_ns; /* CLOCK_MONOTONIC */
     struct fast_memory host;
     EBB_VEC(struct fast_memory *) devices;
+    struct store_limit device_store;
     struct copies copies;
     EBB_VEC(struct process *) processes;
     size_t hello_count;            /* processes that have said hello */
@@ -268,9 +277,14 @@ struct fast_memory *ebb__memory_of_device(struct ebb_parent *parent,
 /* Notes that a device holds no more than its budget. From then on it never does. */
 void ebb__memory_look(struct fast_memory *memory);
 void ebb__memory_close(struct fast_memory *memory);
+/* Opens the limit of host memory for devices, if it is not open. Returns its descriptor; -1: it
+ * cannot be had, and each process has the limit for itself. */
+int ebb__store_limit_open(struct ebb_parent *parent);
+void ebb__store_limit_close(struct ebb_parent *parent);
 
 /* tell.c: warns the user who started the run, and sends messages to processes. */
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...) EBB_PRINTF(2, 3);
+/* `descriptor`: -1, or what the message comes with. */
 bool ebb__parent_send(struct process *process, const struct ebb_message *message, int descriptor);
 /* Sends a message that consists of a number. An error is ignored: doors detect that a process has
  * ended. */

@@ -19,44 +19,73 @@ struct fast_memory *ebb__memory_at(struct ebb_parent *parent, size_t index)
     return index <= parent->devices.count ? parent->devices.items[index - 1] : NULL;
 }
 
+/* A ledger in a file of its own. No process of the run can truncate it while others use it. */
+static enum ebb_status open_ledger(uint64_t budget_bytes, struct ebb_ledger **opened,
+                                   int *descriptor, struct ebb_error *error)
+{
+    uint64_t bytes = sizeof(struct ebb_ledger);
+    int file = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file >= 0 && !ebb__memory_file_size(file, bytes))
+        bytes = EBB_LEDGER_LEAST_BYTES;
+    *descriptor = file;
+    if (file < 0 || !ebb__memory_file_size(file, bytes) ||
+        fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
+    struct ebb_ledger *ledger =
+        mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (ledger == MAP_FAILED)
+        return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
+    ledger->magic = EBB_LEDGER_MAGIC;
+    ledger->slot_count = (bytes - offsetof(struct ebb_ledger, slots)) / sizeof ledger->slots[0];
+    atomic_store(&ledger->budget_bytes, budget_bytes);
+    atomic_store(&ledger->in_force, budget_bytes != UINT64_MAX);
+    *opened = ledger;
+    return EBB_OK;
+}
+
+static void close_ledger(struct ebb_ledger *ledger, int descriptor)
+{
+    if (ledger)
+        munmap(ledger, sizeof *ledger);
+    if (descriptor >= 0)
+        close(descriptor);
+}
+
 enum ebb_status ebb__memory_open(const struct ebb_parent *parent, struct fast_memory *memory,
                                  struct ebb_error *error)
 {
-    memory->ledger_descriptor = memfd_create("ebb-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    /* No process of the run can truncate the file while others use it. */
-    uint64_t bytes = sizeof *memory->ledger;
-    if (memory->ledger_descriptor >= 0 && !ebb__memory_file_size(memory->ledger_descriptor, bytes))
-        bytes = EBB_LEDGER_LEAST_BYTES;
-    if (memory->ledger_descriptor < 0 || !ebb__memory_file_size(memory->ledger_descriptor, bytes) ||
-        fcntl(memory->ledger_descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
-            0)
-        return ebb__fail(error, EBB_ERR_IO, "memfd", "%s", strerror(errno));
-    memory->ledger = mmap(NULL, sizeof *memory->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          memory->ledger_descriptor, 0);
-    if (memory->ledger == MAP_FAILED) {
-        memory->ledger = NULL;
-        return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
-    }
-    memory->ledger->magic = EBB_LEDGER_MAGIC;
-    memory->ledger->slot_count =
-        (bytes - offsetof(struct ebb_ledger, slots)) / sizeof memory->ledger->slots[0];
     bool known = parent->options.budget_fraction <= 0;
     uint64_t budget = memory->is_device && parent->options.device_budget_bytes
                           ? parent->options.device_budget_bytes
                           : parent->options.budget_bytes;
     memory->budget.state = known ? BUDGET_GIVEN : BUDGET_OPEN;
-    atomic_store(&memory->ledger->budget_bytes, known ? budget : UINT64_MAX);
-    atomic_store(&memory->ledger->in_force, known && budget != UINT64_MAX);
-    return EBB_OK;
+    return open_ledger(known ? budget : UINT64_MAX, &memory->ledger, &memory->ledger_descriptor,
+                       error);
 }
 
 void ebb__memory_close(struct fast_memory *memory)
 {
     ebb__lanes_fini(memory);
-    if (memory->ledger)
-        munmap(memory->ledger, sizeof *memory->ledger);
-    if (memory->ledger_descriptor >= 0)
-        close(memory->ledger_descriptor);
+    close_ledger(memory->ledger, memory->ledger_descriptor);
+}
+
+int ebb__store_limit_open(struct ebb_parent *parent)
+{
+    struct store_limit *limit = &parent->device_store;
+    uint64_t bytes = parent->options.device_store_limit_bytes
+                         ? parent->options.device_store_limit_bytes
+                         : parent->options.store_limit_bytes;
+    if (!limit->ledger &&
+        open_ledger(bytes, &limit->ledger, &limit->ledger_descriptor, NULL) != EBB_OK)
+        ebb__store_limit_close(parent);
+    return limit->ledger ? limit->ledger_descriptor : -1;
+}
+
+void ebb__store_limit_close(struct ebb_parent *parent)
+{
+    struct store_limit *limit = &parent->device_store;
+    close_ledger(limit->ledger, limit->ledger_descriptor);
+    *limit = (struct store_limit){.ledger_descriptor = -1};
 }
 
 /* The speed of each wire of the device's link, in GT/s. 0: unknown. */

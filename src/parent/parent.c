@@ -41,7 +41,7 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
     if (!parent)
         return ebb__fail(error, EBB_ERR_MEMORY, "", "out of memory");
     parent->options = *options;
-    parent->host.ledger_descriptor = -1;
+    parent->host.ledger_descriptor = parent->device_store.ledger_descriptor = -1;
     parent->showing = -1;
     parent->doors.listening = parent->doors.hello_pair[0] = parent->doors.hello_pair[1] = -1;
     enum ebb_status status = ebb__doors_open(parent, error);
@@ -180,6 +180,8 @@ static void say_goodbye(struct ebb_parent *parent, struct process *process)
     else if (!atomic_load(&process->stream.ring->counters.retired)) /* it has left the ledger */
         ebb__ledger_release(process->memory->ledger, process->memory->ledger->slots,
                             atomic_load(&process->stream.ring->counters.held_bytes));
+    if (process->memory->is_device)
+        parent->device_store.reap_ns = 0;
     close(process->channel);
     process->channel = -1;
 }
@@ -237,6 +239,15 @@ static void reap(struct fast_memory *memory)
     memory->reap_ns = now + ebb__tuning()->reap_ns;
 }
 
+static void reap_store(struct store_limit *limit)
+{
+    uint64_t now = ebb__now_ns();
+    if (!limit->ledger || now < limit->reap_ns)
+        return;
+    ebb__ledger_reap(limit->ledger, limit->ledger_descriptor);
+    limit->reap_ns = now + ebb__tuning()->reap_ns;
+}
+
 int ebb__parent_step(struct ebb_parent *parent)
 {
     ebb__doors_answer(parent);
@@ -266,6 +277,7 @@ int ebb__parent_step(struct ebb_parent *parent)
         ebb__memory_look(memory);
         feed_starving(parent, memory);
     }
+    reap_store(&parent->device_store);
     return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
 }
 
@@ -287,6 +299,7 @@ void ebb__parent_destroy(struct ebb_parent *parent)
         free(parent->devices.items[i]);
     }
     ebb_vec_free(&parent->devices);
+    ebb__store_limit_close(parent);
     if (parent->recording.writer &&
         ebb__trace_writer_close(parent->recording.writer, NULL) != EBB_OK)
         parent->recording.writer = NULL;

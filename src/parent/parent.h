@@ -38,7 +38,7 @@ struct ebb_parent_options {
     const char *store;               /* its places, one a line: ebb__store_open() */
     const char *cache;               /* directory of profiles; NULL: none are read or written */
     uint64_t store_limit_bytes;
-    uint64_t device_store_limit_bytes; /* for each device; 0: as store_limit_bytes */
+    uint64_t device_store_limit_bytes; /* for all devices together; 0: as store_limit_bytes */
     uint64_t budget_bytes;             /* UINT64_MAX: none; ignored if budget_fraction > 0 */
     uint64_t device_budget_bytes;      /* of each device; 0: as budget_bytes */
     double budget_fraction;            /* of the unmanaged peak; 0: not given */

@@ -1,4 +1,5 @@
-/* The ledger: the budget of a run, shared by all its processes.
+/* The ledger: the budget of a run, shared by all its processes. Another one has the limit of host
+ * memory for what has left devices.
  *
  * It is shared memory that the parent creates. A runtime enters every page for managed blocks, in
  * any state, before the page exists. Therefore the sum cannot exceed the budget.

@@ -39,7 +39,8 @@ const char *ebb__gpu_backing_name(size_t index);
 enum ebb_message_kind {
     EBB_MESSAGE_HELLO = 1,   /* process -> parent; value: enum ebb_hello_kind; descriptors: its
                                 socket and ring */
-    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptor: ledger; value: 1 = trace accesses;
+    EBB_MESSAGE_WELCOME = 2, /* parent -> process; descriptors: ledger and, for a device, that of
+                                host memory, which all devices share; value: 1 = trace accesses;
                                 text: the tuning, as of ebb__tuning_write() */
     EBB_MESSAGE_SCRIPT = 3,  /* parent -> process; descriptor: script; value: its bytes; without
                                 a descriptor and 0: forget all scripts */

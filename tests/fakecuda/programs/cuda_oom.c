@@ -1,8 +1,9 @@
 /* Out of memory: the error comes, nothing else breaks, and memory that is released is there again.
  *
- * Options: --piece=N (bytes of an allocation), --most=N (allocations), --beyond: more may be
- * allocated than cuMemGetInfo tells, as with Ebb.
- * For the sanitizer to see, --overrun: a copy writes behind memory of the host.
+ * Options are --piece=N (bytes of an allocation) and --most=N (allocations). With --beyond, more
+ * may be allocated than cuMemGetInfo tells, as with Ebb. With --hold, it says so, and keeps what
+ * it has until its input ends. With --overrun, a copy writes behind memory of the host, for the
+ * sanitizer to see.
  */
 #include "words.h"
 
@@ -39,6 +40,12 @@ int main(int count, char **arguments)
         EXPECT(sample == i + words - 1);
     }
     EXPECT(cuMemAlloc_v2(&at[0], SIZE_MAX / 2) == CUDA_ERROR_OUT_OF_MEMORY || taken == 0);
+    if (option(count, arguments, "hold", 0)) {
+        puts("holds");
+        fflush(stdout);
+        while (getchar() != EOF)
+            ;
+    }
     for (size_t i = 1; i < taken; i++)
         CHECK(cuMemFree_v2(at[i]));
     CUdeviceptr again;
