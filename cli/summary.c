@@ -262,6 +262,8 @@ static void put_counts(json_t *object, const struct ebb_parent_result *figures)
     put(object, "plans", figures->plan.count);
     put(object, "replans", figures->plan.replans);
     json_object_set_new(object, "plan_cache", json_string(ebb__cache_use_name(figures->cache)));
+    json_object_set_new(object, "plan_cache_dropped",
+                        figures->cache_dropped ? json_string(figures->cache_dropped) : json_null());
     put(object, "events", figures->events.taken);
     put(object, "lost_events", figures->events.lost);
 }

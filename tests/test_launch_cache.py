@@ -17,6 +17,9 @@ ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--wait", 
 # For tests of whether a profile is written and used. The pace does not matter, and iterations of 72
 # ms leave the parent enough iterations for planning.
 QUICK = [*ARGS[:-1], "3"]
+# Beside other tests, blocks may come late in each iteration. That is no reason to drop a profile
+# here.
+PATIENT = ["--tune", "recall_faults=100000"]
 
 DIVERGES = """
 import os, time
@@ -117,7 +120,8 @@ class PlanCache(launching.Launch):
             if os.path.isdir(folder) else []
 
     def command(self, *options):
-        return [EBB, "run", "--store", self.store, *options, "--", self.program, *self.arguments]
+        return [EBB, "run", "--store", self.store, *PATIENT, *options, "--", self.program,
+                *self.arguments]
 
     def run_once(self, *options, budget="60%"):
         path = os.path.join(self.folder, "summary.json")
@@ -128,6 +132,13 @@ class PlanCache(launching.Launch):
         os.unlink(path)
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
         self.assertFalse(summary["budget_exceeded"])
+        self.assertEqual(summary["plan_cache"] == "dropped", bool(summary["plan_cache_dropped"]))
+        return summary
+
+    def used_once(self, *options):
+        """A run that must use its profile."""
+        summary = self.run_once(*options)
+        self.assertEqual("used", summary["plan_cache"], summary)
         return summary
 
     def test_second_run_starts_planned(self):
@@ -138,8 +149,8 @@ class PlanCache(launching.Launch):
         self.assertEqual(1, len(self.profiles()))
         for budget in ("60%", "30M"):
             second = self.run_once(budget=budget)
-            self.assertEqual("used", second["plan_cache"])
-            self.assertLessEqual(second["planned_from_iteration"], 2)
+            self.assertEqual("used", second["plan_cache"], second)
+            self.assertLess(second["planned_from_iteration"], first["planned_from_iteration"])
             self.assertEqual(0, second["budget_from_iteration"])
             self.assertEqual(0, second["learning_peak_bytes"])
             self.assertGreater(second["moved_out_bytes"], 0)
@@ -164,7 +175,7 @@ class PlanCache(launching.Launch):
         self.arguments = ARGS
         self.run_once()
         done = self.run_command(self.command("--budget", "60%", "--summary=always"))
-        self.assertRegex(done.stderr, rb"planned from [0-2] \(from the plan cache\)")
+        self.assertRegex(done.stderr, rb"planned from [0-5] \(from the plan cache\)")
 
     def test_changed_program(self):
         """Another program runs under the same name. Its events show that the profile is wrong."""
@@ -177,10 +188,12 @@ class PlanCache(launching.Launch):
             self.become(after)
             changed = self.run_once()
             self.assertEqual("dropped", changed["plan_cache"])
+            self.assertIn(changed["plan_cache_dropped"],
+                          ("the program takes more memory", "nothing was replayed"))
             self.assertGreater(changed["planned_iterations"], 0)
             self.assertGreater(changed["budget_from_iteration"], 0)
             self.assertGreater(abs(changed["budget_bytes"] - known["budget_bytes"]), 2 * MIB)
-        self.assertEqual("used", self.run_once()["plan_cache"])
+        self.used_once()
 
     def test_other_arguments(self):
         """Another number of iterations: the profile is used, and left under the new arguments, too."""
@@ -191,7 +204,7 @@ class PlanCache(launching.Launch):
             self.become(4 << 20)
             for _ in range(runs):
                 other = self.run_once()
-                self.assertEqual("used", other["plan_cache"])
+                self.assertEqual("used", other["plan_cache"], other)
                 self.assertLessEqual(other["planned_from_iteration"], 2)
                 self.assertEqual(int(iterations), other["iterations"])
         self.assertEqual(3, len(self.profiles()))
@@ -207,7 +220,7 @@ class PlanCache(launching.Launch):
             self.become(4 << 20)
             for _ in range(runs):
                 other = self.run_once()
-                self.assertEqual("used", other["plan_cache"])
+                self.assertEqual("used", other["plan_cache"], other)
                 self.assertLessEqual(other["planned_from_iteration"], 6)
         self.assertEqual(4, len(self.profiles()))
 
@@ -226,7 +239,7 @@ class PlanCache(launching.Launch):
             process.wait()
             self.wait_for_none(launching.TIMEOUT)
             self.arguments = ARGS
-            self.assertEqual("used", self.run_once()["plan_cache"])
+            self.used_once()
             for profile in self.profiles():
                 os.unlink(profile)
 
@@ -257,7 +270,7 @@ class PlanCache(launching.Launch):
             self.assertEqual("none", self.run_once()["plan_cache"])
             with open(path, "rb") as file:
                 self.assertGreater(len(file.read()), 64, "it was not written anew")
-        self.assertEqual("used", self.run_once()["plan_cache"])
+        self.used_once()
 
     def test_of_another_program(self):
         self.run_once()
@@ -268,7 +281,7 @@ class PlanCache(launching.Launch):
         (theirs,) = [path for path in self.profiles() if path != mine]
         os.replace(theirs, mine)
         self.assertEqual("none", self.run_once()["plan_cache"])
-        self.assertEqual("used", self.run_once()["plan_cache"])
+        self.used_once()
 
     def test_two_at_once(self):
         for expected in ("none", "used"):
@@ -283,7 +296,8 @@ class PlanCache(launching.Launch):
                 out, err = process.communicate(timeout=launching.TIMEOUT)
                 self.assertEqual((0, self.expected, b""), (process.returncode, out, err))
                 with open(path, encoding="utf-8") as file:
-                    self.assertEqual(expected, json.load(file)["plan_cache"])
+                    summary = json.load(file)
+                self.assertEqual(expected, summary["plan_cache"], summary)
                 os.unlink(path)
             self.assertEqual(1, len(self.profiles()))
 
@@ -315,7 +329,7 @@ class PlanCache(launching.Launch):
         self.run_once()
         folder = os.path.join(self.cache, ".cache", "ebb")
         self.assertEqual(1, len(os.listdir(folder)))
-        self.assertEqual("used", self.run_once()["plan_cache"])
+        self.used_once()
 
     def test_killed(self):
         """A killed run leaves a whole profile: the one that was there, or one of its own."""
@@ -329,7 +343,7 @@ class PlanCache(launching.Launch):
             process.wait()
             self.wait_for_none(launching.TIMEOUT)
             self.assertEqual([path], self.profiles())
-        self.assertEqual("used", self.run_once()["plan_cache"])
+        self.used_once()
 
     def test_fork_and_threads(self):
         """A forked child does not count as a run of the program."""

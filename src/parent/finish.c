@@ -233,8 +233,10 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
         busiest_figures(main, result);
     for (size_t i = 0; i < parent->processes.count; i++)
         ebb__leave_last(parent, parent->processes.items[i]);
-    if (main)
+    if (main) {
         result->cache = main->recall.use;
+        result->cache_dropped = main->recall.why_dropped;
+    }
     parent_figures(parent, memory, result);
     return end_recording(&parent->recording, error);
 }

@@ -132,12 +132,13 @@ struct sent {
 /* What an earlier run has learnt: recall.c. */
 struct recall {
     enum ebb_cache_use use;
-    bool has_key;       /* it may have a profile, under `key` */
-    bool is_other;      /* the profile is of a run with other arguments */
-    bool is_scaled;     /* its sizes have been changed to those of this run */
-    bool is_named;      /* its blocks have been found */
-    bool renamed;       /* its blocks have other serials in this run */
-    bool awaits_blocks; /* its plan follows accesses: it is sent when the blocks are there */
+    const char *why_dropped; /* for people; NULL: it was not */
+    bool has_key;            /* it may have a profile, under `key` */
+    bool is_other;           /* the profile is of a run with other arguments */
+    bool is_scaled;          /* its sizes have been changed to those of this run */
+    bool is_named;           /* its blocks have been found */
+    bool renamed;            /* its blocks have other serials in this run */
+    bool awaits_blocks;      /* its plan follows accesses: it is sent when the blocks are there */
     struct ebb_profile_key key;
     struct ebb_profile profile;            /* while PHASE_RECALLED */
     uint64_t at_allocs;                    /* allocations made before its plans were sent */

@@ -191,6 +191,7 @@ struct ebb_parent_result {
         size_t count;
     } devices;
     enum ebb_cache_use cache;
+    const char *cache_dropped; /* why its profile was dropped, for people; NULL: it was not */
 };
 
 struct ebb_parent;

@@ -97,8 +97,9 @@ static void recall_lanes(struct ebb_parent *parent, const struct process *proces
     ebb__lanes_know(parent, process->memory, recalled->compressed);
 }
 
-static void drop(struct ebb_parent *parent, struct process *process)
+static void drop(struct ebb_parent *parent, struct process *process, const char *why)
 {
+    process->recall.why_dropped = why;
     ebb__budget_withdraw(process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_DROPPED);
     ebb__profile_fini(&process->recall.profile);
@@ -196,7 +197,7 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
     recall->most_faults = most_faults(&recall->profile);
     recall->awaits_blocks = follows_accesses(&recall->profile);
     if (!recall->awaits_blocks && !send_plans(parent, process))
-        drop(parent, process);
+        drop(parent, process, "no plan fits");
 }
 
 /* True if the blocks of all iterations are there, under their names or after they were renamed.
@@ -354,6 +355,12 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     bool missed = follows_accesses(&recall->profile)
                       ? has_missed_accesses(process)
                       : has_missed(process) || differs_for_good(process);
-    if (recall->disappointments >= patience || broken || missed || exceeds_peak(process))
-        drop(parent, process);
+    if (recall->disappointments >= patience)
+        drop(parent, process, "planned iterations had many faults");
+    else if (broken)
+        drop(parent, process, "replays broke off");
+    else if (missed)
+        drop(parent, process, "nothing was replayed");
+    else if (exceeds_peak(process))
+        drop(parent, process, "the program takes more memory");
 }
