@@ -159,7 +159,9 @@ def folder_in_memory():
         available = int(re.search(r"MemAvailable: +(\d+)", file.read())[1]) << 10
     if not left or min(left.f_bavail * left.f_frsize, available // 2) < IN_MEMORY_BYTES:
         return None
-    return tempfile.mkdtemp(prefix="ebb-tests-", dir="/dev/shm")
+    folder = tempfile.mkdtemp(prefix="ebb-tests-", dir="/dev/shm")
+    os.chmod(folder, 0o1777)  # as /tmp: some programs change their user
+    return folder
 
 
 def main():

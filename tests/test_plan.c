@@ -8,6 +8,7 @@
 
 #include "plan/swap/swap.h"
 #include "plan_rig.h"
+#include "samples.h"
 #include "synthetic.h"
 
 #include <stdint.h>
@@ -28,7 +29,7 @@ static void random_models(void **state)
     size_t count;
     const struct ebb_policy *policies = ebb__plan_policies(&count);
     uint32_t stalled = 0, feasible = 0, absences = 0;
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= samples(150); seed++) {
         uint64_t rate = seed % 4; /* from fast to hopelessly slow lanes */
         struct ebb_model model = make_random(seed, 20 + (uint32_t)(seed % 7) * 20, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(rate == 0 ? 40 : 3.0 / (double)rate, 10, seed % 2);
@@ -58,7 +59,7 @@ static void random_models(void **state)
         ebb__model_fini(&model);
     }
     /* The cases must not all be of one kind. */
-    assert_true(stalled > 50 && feasible > 500 && absences > 2000);
+    assert_true(stalled > samples(50) && feasible > samples(500) && absences > samples(2000));
 }
 
 /* The best subset of the gaps. Returns false if none is feasible. */
@@ -98,7 +99,7 @@ static void brute_force_agrees(void **state)
     uint32_t cases = 0, slower = 0, stalls = 0;
     /* About 400 cases. In two thirds of them the best plan stalls and takes all of its effort. This
      * takes 12 s. */
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    for (uint64_t seed = 1; seed <= samples(200); seed++) {
         struct ebb_model model = make_random(seed, 14, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(seed % 3 ? 8 : 2, seed % 2 ? 8 : 2, true);
         for (uint64_t percent = 90; percent >= 40; percent -= 10) {
@@ -127,7 +128,7 @@ static void brute_force_agrees(void **state)
     }
     print_message("%u cases, %u of them stall at best; ebb over 2 %% slower in %u\n", cases, stalls,
                   slower);
-    assert_true(cases > 300 && stalls > 50);
+    assert_true(cases > samples(300) && stalls > samples(50));
     assert_true(slower * 40 <= cases);
 }
 
@@ -156,7 +157,7 @@ static void smallest_budget_without_a_stall(void **state)
 {
     (void)state;
     uint32_t cases = 0, larger = 0, smaller = 0;
-    for (uint64_t seed = 1; seed <= 250; seed++) {
+    for (uint64_t seed = 1; seed <= samples(250); seed++) {
         struct ebb_model model = make_random(seed, 14 + (uint32_t)(seed % 2) * 60, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(seed % 3 ? 8 : 2, 8, seed % 5 != 0);
         struct ebb_plan_request request = {.model = &model,
@@ -229,7 +230,7 @@ static void nothing_moves_for_nothing(void **state)
 {
     (void)state;
     uint32_t all = 0, needless = 0, found = 0;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= samples(60); seed++) {
         struct ebb_model model = make_random(seed, 60, 1 << 20, 100000);
         struct ebb_machine machine = machine_of(40, 10, true);
         struct ebb_plan_request request = {.model = &model,
@@ -259,7 +260,7 @@ static void nothing_moves_for_nothing(void **state)
         ebb__plan_fini(&plan);
         ebb__model_fini(&model);
     }
-    assert_true(found > 10 && all > 50);
+    assert_true(found > samples(10) && all > samples(50));
     assert_true(needless * 20 <= all); /* the greedy's schedule differs from the simulator's */
 }
 

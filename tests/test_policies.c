@@ -10,6 +10,7 @@
 #include "lab/swap/bayes.h"
 #include "lab/swap/straddle.h"
 #include "plan_rig.h"
+#include "samples.h"
 #include "sim/reactive.h"
 #include "synthetic.h"
 
@@ -20,7 +21,7 @@ static void random_models(void **state)
 {
     (void)state;
     uint32_t stalled[32] = {0}, feasible[32] = {0}, absences[32] = {0};
-    for (uint64_t seed = 1; seed <= 90; seed++) {
+    for (uint64_t seed = 1; seed <= samples(90); seed++) {
         uint64_t rate = seed % 4; /* from fast to hopelessly slow lanes */
         /* Blocks have up to 4 MiB, since AutoSwap ignores those below 1 MiB. */
         struct ebb_model model =
@@ -63,7 +64,8 @@ static void random_models(void **state)
                       stalled[p], absences[p]);
         if (strcmp(policy, "ebb") != 0 && strcmp(policy, "none") != 0 &&
             strcmp(policy, "static") != 0 && !needs_layers(row))
-            assert_true(feasible[p] > 60 && stalled[p] > 20 && absences[p] > 200);
+            assert_true(feasible[p] > samples(60) && stalled[p] > samples(20) &&
+                        absences[p] > samples(200));
     }
 }
 
@@ -73,7 +75,7 @@ static void zero_stall(void **state)
 {
     (void)state;
     uint32_t saved = 0, cases = 0;
-    for (uint64_t seed = 1; seed <= 12; seed++) {
+    for (uint64_t seed = 1; seed <= samples(12); seed++) {
         struct ebb_model model = make_random(seed, 120, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(8, 6, seed % 3 != 0);
         struct ebb_plan_request request = {
@@ -204,7 +206,7 @@ static void no_stall_against_brute_force(void **state)
 {
     (void)state;
     uint32_t cases = 0, best = 0;
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= samples(150); seed++) {
         struct ebb_model model = make_random(seed, 40, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(8, 6, true);
         struct ebb_plan_request request = {
@@ -337,7 +339,7 @@ static void votes_and_prefixes(void **state)
 {
     (void)state;
     uint32_t met = 0, missed = 0;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= samples(60); seed++) {
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(3, 5, true);
         struct ebb_plan_request request = {
@@ -378,7 +380,7 @@ static void votes_and_prefixes(void **state)
         ebb__swap_fini(&swap);
         ebb__model_fini(&model);
     }
-    assert_true(met > 10 && missed > 10);
+    assert_true(met > samples(10) && missed > samples(10));
 }
 
 /* AutoSwap delays an eviction by some events. AppObMem does not. */
@@ -386,7 +388,7 @@ static void margins_pass_first(void **state)
 {
     (void)state;
     uint32_t with_margin = 0;
-    for (uint64_t seed = 1; seed <= 30; seed++) {
+    for (uint64_t seed = 1; seed <= samples(30); seed++) {
         struct ebb_model model = make_random(seed, 150, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(20, 20, true);
         struct ebb_plan_request request = {
@@ -612,7 +614,7 @@ static void lru_the_naive_way(void **state)
 {
     (void)state;
     uint32_t compared = 0, stalled = 0;
-    for (uint64_t seed = 1; seed <= 120; seed++) {
+    for (uint64_t seed = 1; seed <= samples(120); seed++) {
         struct ebb_model model = make_random(seed, 30 + (uint32_t)(seed % 5) * 30, EBB_MIB, 100000);
         struct ebb_machine machine = machine_of(2, 3, true);
         bool single = model.clock_count > 0;
@@ -640,7 +642,7 @@ static void belady_fetches_less(void **state)
     (void)state;
     uint64_t lru_bytes = 0, belady_bytes = 0;
     uint32_t compared = 0;
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= samples(60); seed++) {
         struct ebb_model model = make_random(seed, 90, EBB_MIB, 100000);
         for (uint32_t b = 0; b < model.block_count; b++)
             model.blocks[b].size_bytes = 4096;
@@ -664,7 +666,7 @@ static void belady_fetches_less(void **state)
         }
         ebb__model_fini(&model);
     }
-    assert_true(compared > 60 && belady_bytes * 10 < lru_bytes * 9);
+    assert_true(compared > samples(60) && belady_bytes * 10 < lru_bytes * 9);
 }
 
 /* One stretch without clock events, and blocks that are used repeatedly in it: a reaction may evict
@@ -707,7 +709,7 @@ static void passive_never_fails(void **state)
     static const char *const engines[] = {"appobmem", "appobmem:strong", "autoswap:strong",
                                           "capuchin"};
     uint32_t cases = 0, passive = 0;
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= samples(40); seed++) {
         struct ebb_model model = make_random(seed + 300, 120, 4 * EBB_MIB, 300000);
         struct ebb_machine machine = machine_of(3, 5, true);
         struct ebb_plan_request request = {.model = &model, .machine = &machine, .page_bytes = 1};
@@ -735,7 +737,7 @@ static void passive_never_fails(void **state)
 static void reactive_becomes_steady(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    for (uint64_t seed = 1; seed <= samples(200); seed++) {
         struct ebb_model model = make_random(seed, 40 + (uint32_t)(seed % 5) * 60, EBB_MIB, 100000);
         struct ebb_machine machine = machine_of(2, 2, true);
         struct ebb_reactive_request request = {.model = &model, .machine = &machine};

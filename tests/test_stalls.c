@@ -11,6 +11,7 @@
 #include "base/tuning.h"
 #include "check/check.h"
 #include "plan/swap/swap.h"
+#include "samples.h"
 #include "synthetic.h"
 
 #include <stdint.h>
@@ -347,7 +348,7 @@ static void all_three_agree(void **state)
     struct seen seen = {0};
     assert_int_equal(ebb__tuning_set("within_ns=1us", NULL), EBB_OK);
     assert_int_equal(ebb__tuning_set("within_ticks=2", NULL), EBB_OK);
-    for (uint64_t seed = 1; seen.models < 3000; seed++) {
+    for (uint64_t seed = 1; seen.models < samples(3000); seed++) {
         uint64_t by = seed * 0x9e3779b97f4a7c15u | 1;
         bool trains = seed % 3 > 0;
         uint32_t layers = 2 + (uint32_t)(chance(&by) % 5);
@@ -379,8 +380,8 @@ static void all_three_agree(void **state)
                   "within stretches; %u not steady\n",
                   seen.models, seen.trainings, seen.stalled, seen.shared, seen.within,
                   seen.unsteady);
-    assert_true(seen.stalled > 1000 && seen.shared > 300 && seen.trainings > 1000 &&
-                seen.within > 100);
+    assert_true(seen.stalled > samples(1000) && seen.shared > samples(300) &&
+                seen.trainings > samples(1000) && seen.within > samples(100));
 }
 
 int main(void)
