@@ -135,7 +135,6 @@ static enum ebb_cuda_backing_kind chosen_backing(void)
 static void enter_store(struct attached *attached)
 {
     struct ebb_join_parent *parent = &attached->parent;
-    attached->store_line = -1;
     if (!parent->store_ledger)
         return;
     attached->store_line =
@@ -151,6 +150,7 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
     introduce(device, name, text, sizeof text);
     const struct ebb_join_introduction introduction = {
         .kind = EBB_HELLO_DEVICE, .device_bytes = bytes, .text = text};
+    attached->life_line = attached->store_line = -1; /* another thread may fork before they come */
     if (!ebb__join_hello(&introduction, &attached->parent)) {
         ebb__attach_warn(NULL, "a GPU has no budget: the parent of the run is gone");
         return false;
