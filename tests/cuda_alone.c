@@ -24,6 +24,7 @@ static struct {
     struct ebb_ledger *ledger;
     struct ebb_ring *ring;
 } attached[MOST_DEVICES];
+static struct ebb_ledger *store; /* of host memory, for all devices */
 
 static void report_device(int file, size_t i)
 {
@@ -84,13 +85,28 @@ static void *map(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
+static struct ebb_ledger *make_ledger(uint64_t budget_bytes)
+{
+    struct ebb_ledger *ledger = map(sizeof *ledger);
+    if (!ledger)
+        return NULL;
+    ledger->magic = EBB_LEDGER_MAGIC;
+    ledger->slot_count = EBB_LEDGER_SLOTS;
+    atomic_store(&ledger->budget_bytes, budget_bytes);
+    atomic_store(&ledger->in_force, 1);
+    return ledger;
+}
+
+/* Calls do not overlap: the engines are made one after the other. */
 bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
                  struct ebb_cuda_attachment *attachment)
 {
     (void)bytes, (void)name;
-    struct ebb_ledger *ledger = map(sizeof *ledger);
+    struct ebb_ledger *ledger = make_ledger(number("EBB_ALONE_BUDGET", UINT64_MAX));
     struct ebb_ring *ring = map(ebb__ring_bytes(EBB_RING_EVENTS));
-    if (!ledger || !ring || device < 0 || device >= MOST_DEVICES)
+    if (!store)
+        store = make_ledger(number("EBB_ALONE_HOST", UINT64_MAX));
+    if (!ledger || !ring || !store || device < 0 || device >= MOST_DEVICES)
         return false;
     attached[device].ledger = ledger;
     attached[device].ring = ring;
@@ -98,15 +114,13 @@ bool ebb__attach(CUdevice device, uint64_t bytes, const char *name,
     const char *tuning = getenv("EBB_ALONE_TUNING");
     if (tuning && ebb__tuning_set(tuning, &error))
         return false;
-    ledger->magic = EBB_LEDGER_MAGIC;
-    ledger->slot_count = EBB_LEDGER_SLOTS;
-    atomic_store(&ledger->budget_bytes, number("EBB_ALONE_BUDGET", UINT64_MAX));
-    atomic_store(&ledger->in_force, 1);
     ebb__ring_init(ring, EBB_RING_EVENTS, 0);
     atomic_store(&ring->parent_gone, 1);
     *attachment = (struct ebb_cuda_attachment){
         .ledger = ledger,
         .slot = &ledger->slots[1],
+        .store_ledger = store,
+        .store_slot = &store->slots[1 + device],
         .ring = ring,
         .backing = backing(),
         .host_budget_bytes = number("EBB_ALONE_HOST", UINT64_MAX),
