@@ -549,10 +549,8 @@ static void start(struct run *run, uint64_t budget_bytes)
     must(ebb__cuda_driver_load(&run->driver, find, NULL, &error) == EBB_OK, error.why);
     struct ebb_ledger *ledger = share(sizeof *ledger);
     struct ebb_ring *ring = share(ebb__ring_bytes(EBB_RING_EVENTS));
-    ledger->magic = EBB_LEDGER_MAGIC;
-    ledger->slot_count = EBB_LEDGER_SLOTS;
-    atomic_store(&ledger->budget_bytes, budget_bytes);
-    atomic_store(&ledger->in_force, 1);
+    ebb__ledger_init(ledger, EBB_LEDGER_SLOTS, budget_bytes);
+    atomic_store(&ledger->in_force, 1); /* also without a budget: there is one peak */
     ebb__ring_init(ring, EBB_RING_EVENTS, 0);
     atomic_store(&ring->parent_gone, 1);
     run->config = (struct ebb_cuda_config){.driver = &run->driver,

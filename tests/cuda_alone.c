@@ -90,10 +90,8 @@ static struct ebb_ledger *make_ledger(uint64_t budget_bytes)
     struct ebb_ledger *ledger = map(sizeof *ledger);
     if (!ledger)
         return NULL;
-    ledger->magic = EBB_LEDGER_MAGIC;
-    ledger->slot_count = EBB_LEDGER_SLOTS;
-    atomic_store(&ledger->budget_bytes, budget_bytes);
-    atomic_store(&ledger->in_force, 1);
+    ebb__ledger_init(ledger, EBB_LEDGER_SLOTS, budget_bytes);
+    atomic_store(&ledger->in_force, 1); /* also without a budget: there is one peak */
     return ledger;
 }
 

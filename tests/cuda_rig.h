@@ -117,10 +117,8 @@ static inline void *rig_share(size_t bytes)
 static inline struct ebb_ledger *rig_ledger(uint64_t budget_bytes)
 {
     struct ebb_ledger *ledger = rig_share(sizeof *ledger);
-    ledger->magic = EBB_LEDGER_MAGIC;
-    ledger->slot_count = EBB_LEDGER_SLOTS;
-    atomic_store(&ledger->budget_bytes, budget_bytes);
-    atomic_store(&ledger->in_force, 1);
+    ebb__ledger_init(ledger, EBB_LEDGER_SLOTS, budget_bytes);
+    atomic_store(&ledger->in_force, 1); /* also without a budget: there is one peak */
     return ledger;
 }
 

@@ -126,11 +126,11 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     if (hello->value != EBB_HELLO_CUDA) /* its devices have the blocks */
         ebb__recall_find(parent, process, (int)hello->parent_process_id);
     ebb__rest_begin(parent, process);
-    uint64_t of_device = memory->is_device ? parent->options.device_store_limit_bytes : 0;
     struct ebb_message message = {.kind = EBB_MESSAGE_WELCOME,
                                   .value = process->phase == PHASE_OBSERVING,
-                                  .limit_bytes =
-                                      of_device ? of_device : parent->options.store_limit_bytes};
+                                  .limit_bytes = memory->is_device
+                                                     ? parent->options.device_store_limit_bytes
+                                                     : parent->options.store_limit_bytes};
     if (!ebb__tuning_write(message.text, sizeof message.text))
         message.text[0] = 0; /* `ebb run` rejects so many changes */
     int store = memory->is_device ? ebb__store_limit_open(parent) : -1;

@@ -35,10 +35,8 @@ static enum ebb_status open_ledger(uint64_t budget_bytes, struct ebb_ledger **op
         mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (ledger == MAP_FAILED)
         return ebb__fail(error, EBB_ERR_MEMORY, "ledger", "%s", strerror(errno));
-    ledger->magic = EBB_LEDGER_MAGIC;
-    ledger->slot_count = (bytes - offsetof(struct ebb_ledger, slots)) / sizeof ledger->slots[0];
-    atomic_store(&ledger->budget_bytes, budget_bytes);
-    atomic_store(&ledger->in_force, budget_bytes != UINT64_MAX);
+    ebb__ledger_init(ledger, (bytes - offsetof(struct ebb_ledger, slots)) / sizeof ledger->slots[0],
+                     budget_bytes);
     *opened = ledger;
     return EBB_OK;
 }
@@ -72,11 +70,8 @@ void ebb__memory_close(struct fast_memory *memory)
 int ebb__store_limit_open(struct ebb_parent *parent)
 {
     struct store_limit *limit = &parent->device_store;
-    uint64_t bytes = parent->options.device_store_limit_bytes
-                         ? parent->options.device_store_limit_bytes
-                         : parent->options.store_limit_bytes;
-    if (!limit->ledger &&
-        open_ledger(bytes, &limit->ledger, &limit->ledger_descriptor, NULL) != EBB_OK)
+    if (!limit->ledger && open_ledger(parent->options.device_store_limit_bytes, &limit->ledger,
+                                      &limit->ledger_descriptor, NULL) != EBB_OK)
         ebb__store_limit_close(parent);
     return limit->ledger ? limit->ledger_descriptor : -1;
 }

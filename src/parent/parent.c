@@ -41,6 +41,8 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
     if (!parent)
         return ebb__fail(error, EBB_ERR_MEMORY, "", "out of memory");
     parent->options = *options;
+    if (!options->device_store_limit_bytes)
+        parent->options.device_store_limit_bytes = options->store_limit_bytes;
     parent->host.ledger_descriptor = parent->device_store.ledger_descriptor = -1;
     parent->showing = -1;
     parent->doors.listening = parent->doors.hello_pair[0] = parent->doors.hello_pair[1] = -1;
@@ -229,23 +231,21 @@ static void feed_starving(struct ebb_parent *parent, struct fast_memory *memory)
 
 /* A closed socket triggers this at once. Otherwise it runs at intervals, for processes that never
  * said hello or were killed during a change. */
-static void reap(struct fast_memory *memory)
+static unsigned reap(struct ebb_ledger *ledger, int descriptor, uint64_t *reap_ns)
 {
     uint64_t now = ebb__now_ns();
-    if (memory->departed == 0 && now < memory->reap_ns)
-        return;
-    unsigned reaped = ebb__ledger_reap(memory->ledger, memory->ledger_descriptor);
-    memory->departed -= reaped < memory->departed ? reaped : memory->departed;
-    memory->reap_ns = now + ebb__tuning()->reap_ns;
+    if (!ledger || now < *reap_ns)
+        return 0;
+    *reap_ns = now + ebb__tuning()->reap_ns;
+    return ebb__ledger_reap(ledger, descriptor);
 }
 
-static void reap_store(struct store_limit *limit)
+static void reap_memory(struct fast_memory *memory)
 {
-    uint64_t now = ebb__now_ns();
-    if (!limit->ledger || now < limit->reap_ns)
-        return;
-    ebb__ledger_reap(limit->ledger, limit->ledger_descriptor);
-    limit->reap_ns = now + ebb__tuning()->reap_ns;
+    if (memory->departed)
+        memory->reap_ns = 0;
+    unsigned reaped = reap(memory->ledger, memory->ledger_descriptor, &memory->reap_ns);
+    memory->departed -= reaped < memory->departed ? reaped : memory->departed;
 }
 
 int ebb__parent_step(struct ebb_parent *parent)
@@ -273,11 +273,12 @@ int ebb__parent_step(struct ebb_parent *parent)
     ebb__copies_look(parent);
     struct fast_memory *memory;
     for (size_t i = 0; (memory = ebb__memory_at(parent, i)); i++) {
-        reap(memory);
+        reap_memory(memory);
         ebb__memory_look(memory);
         feed_starving(parent, memory);
     }
-    reap_store(&parent->device_store);
+    struct store_limit *limit = &parent->device_store;
+    reap(limit->ledger, limit->ledger_descriptor, &limit->reap_ns);
     return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
 }
 

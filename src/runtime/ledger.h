@@ -59,6 +59,16 @@ struct ebb_ledger {
  * slots. */
 #define EBB_LEDGER_LEAST_BYTES ((uint64_t)4096)
 
+/* Makes a ledger of zeros one with that budget. */
+static inline void ebb__ledger_init(struct ebb_ledger *ledger, uint64_t slot_count,
+                                    uint64_t budget_bytes)
+{
+    ledger->magic = EBB_LEDGER_MAGIC;
+    ledger->slot_count = slot_count;
+    atomic_store(&ledger->budget_bytes, budget_bytes);
+    atomic_store(&ledger->in_force, budget_bytes != UINT64_MAX);
+}
+
 /* Gives the calling process a slot of its own. Returns its life line, which the process must keep
  * open. Returns -1 if there is none; the process then shares slots[0]. `descriptor`: the ledger's
  * file, or another process's life line. */
