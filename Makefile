@@ -79,7 +79,7 @@ test-schedules: deps
 without-lab: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts|plan$$|stalls|gpu_bench|cuda_(whole|sanitized|vmm|engine|calls|record|abi|door|params|clock|run|replay)|steps|static_placement|slab_reclaim|replay_unordered|zvc|analyse|pool$$|replan|fakecuda|doctor|top|ring|manual|bench|ctest|sizes)|fuzz_cuda'
+	@$(PYTHON) .ci/ctest.py build/$@ --exclude 'test_(launch|train|ebb_train|api|docs|layers|cache|runtime|parts|place|plan$$|profile|retire|stalls|stretches|gpu_bench|cuda_(whole|sanitized|vmm|engine|calls|record|abi|door|params|clock|run|replay)|steps|static_placement|slab_reclaim|replay_unordered|zvc|analyse|pool$$|replan|fakecuda|doctor|top|ring|manual|bench|ctest|sizes)|fuzz_cuda'
 
 # The sanitizers cover the planning code, and the runtime under its unit tests. The preloaded
 # library is never instrumented, since it is malloc. So tests that start programs under it are left

@@ -16,7 +16,7 @@ KEPT = "what somebody wrote before\n"
 
 def writers(trace, blocks, singa):
     """The commands that write FILE, with the option that names it, without it."""
-    model = (trace, "--machine", "pcie3")
+    model = (trace, "--machine", "pcie3", "--tune", "plan_steps=1000000")  # little effort
     return {
         "plan": ("plan", *model, "--budget", "70%", "-o"),
         "pack": ("pack", blocks, "-o"),

@@ -192,14 +192,19 @@ class PublicTrace(Planned):
     def test_published_policies(self):
         for policy, mib in (("appobmem", 296), ("autoswap:vote", 298), ("autoswap:aoa", 304),
                             ("autoswap:swdoa", 298)):
-            # Few blocks are smaller. With them, the bound would take twice as long.
+            # The bound is the same for all, and takes most of the time. Few blocks are smaller.
+            # With them, it would take twice as long.
+            whole = policy == "appobmem"
             found = self.plan("--zero-stall", "--policy", policy, "--smallest-block", "512K",
+                              *([] if whole else ["--tune", "bound_steps=10000"]),
                               trace=VGG, machine="autoswap-paper")
             self.assertEqual(0, found["stall_ns"])
             self.assertLessEqual(found["budget_bytes"], mib * MIB, policy)
             self.assertGreaterEqual(found["peak_bytes"], found["lower_bound_bytes"])
             # Plans of 255 MiB are known (docs/planners.md), so a higher bound would be wrong.
-            self.assertTrue(241 * MIB <= found["lower_bound_bytes"] <= 255 * MIB, policy)
+            self.assertLessEqual(found["lower_bound_bytes"], 255 * MIB, policy)
+            if whole:
+                self.assertGreaterEqual(found["lower_bound_bytes"], 241 * MIB)
 
 
 if __name__ == "__main__":

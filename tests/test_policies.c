@@ -124,7 +124,7 @@ static void zero_stall_of_shared_lanes(void **state)
 {
     (void)state;
     static const char *const others[] = {"appobmem:strong", "autoswap:strong"};
-    for (uint64_t seed = 4; seed <= 16; seed += 4) {
+    for (uint64_t seed = 4; seed <= samples(16); seed += 4) {
         struct ebb_model model = make_random(seed, 400, 4 * EBB_MIB, 300000 << seed % 4);
         struct ebb_machine machine = machine_of(8, 6, false);
         struct ebb_plan_request request = {

@@ -743,7 +743,8 @@ static void others_starve(void **state)
 
 /* --- tracing --- */
 
-static unsigned accesses_seen(struct rig *rig, enum ebb_access_kind *kind)
+/* The newest access goes to *last. */
+static unsigned accesses_in(struct rig *rig, struct ebb_event *last)
 {
     struct ebb_event events[64];
     unsigned seen = 0;
@@ -751,10 +752,44 @@ static unsigned accesses_seen(struct rig *rig, enum ebb_access_kind *kind)
         for (size_t i = 0; i < count; i++)
             if (events[i].kind == EBB_EVENT_ACCESS) {
                 seen++;
-                *kind = (enum ebb_access_kind)events[i].access;
-                assert_int_equal(events[i].flags, 0);
+                *last = events[i];
             }
     return seen;
+}
+
+static unsigned accesses_seen(struct rig *rig, enum ebb_access_kind *kind)
+{
+    struct ebb_event last;
+    unsigned seen = accesses_in(rig, &last);
+    if (seen > 0) {
+        *kind = (enum ebb_access_kind)last.access;
+        assert_int_equal(last.flags, 0);
+    }
+    return seen;
+}
+
+/* What is on its way when it is used is late. What nobody has called is only absent. */
+static void late_returns_are_told_apart(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open((uint64_t)20 << 20, false);
+    struct item items[2];
+    struct ebb_event last;
+    for (uint64_t i = 0; i < 2; i++) {
+        items[i] = make(rig, 4 << 20, i);
+        evict_now(rig, &items[i]);
+    }
+    ebb__runtime_settle(rig->runtime);
+    rig->faulty.delay_us = 50000;
+    for (int i = 0; i < 2; i++) {
+        if (i == 1)
+            call_in(rig, &items[i], false, false);
+        check(rig, &items[i]);
+        assert_int_equal(accesses_in(rig, &last), 1);
+        assert_int_equal(last.flags, EBB_EVENT_DEMAND | (i == 1 ? EBB_EVENT_LATE : 0));
+    }
+    assert_int_equal(atomic_load(&rig->counters->demand_faults), 2);
+    rig_close(rig);
 }
 
 static void trace_sees_each_use_once(void **state)
@@ -1397,6 +1432,7 @@ int main(void)
         cmocka_unit_test(pinned_for_a_call),
         cmocka_unit_test(verify_sees_a_changed_byte),
         cmocka_unit_test(others_starve),
+        cmocka_unit_test(late_returns_are_told_apart),
         cmocka_unit_test(trace_sees_each_use_once),
         cmocka_unit_test(trace_leaves_out_what_follows_closely),
         cmocka_unit_test(a_pause_ends_the_uses_before_it),

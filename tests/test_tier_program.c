@@ -3,6 +3,7 @@
 #include "lab/tier/mip.h"
 #include "lab/tier/program.h"
 #include "lab/tier/tier.h"
+#include "samples.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -195,7 +196,7 @@ static void test_results_and_residency(void **state)
                                            "autotm:sync", "autotm:async",         "sentinel",
                                            "ebb",         "first-touch"};
     uint64_t moved = 0;
-    for (uint64_t seed = 1; seed < 6; seed++) {
+    for (uint64_t seed = 1; seed < samples(6); seed++) {
         struct scene scene = scene_make(seed);
         uint64_t expected = plain_run(&scene);
         for (size_t p = 0; p < sizeof policies / sizeof policies[0]; p++)

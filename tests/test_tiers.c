@@ -3,6 +3,7 @@
 #include "check/tiers.h"
 #include "lab/tier/mip.h"
 #include "lab/tier/tier.h"
+#include "samples.h"
 #include "synthetic.h"
 
 #include <setjmp.h>
@@ -187,18 +188,18 @@ static void test_every_plan_passes_the_checker(void **unused)
     (void)unused;
     uint64_t state = 88172645463325252ull;
     bool solver = ebb__mip_is_here();
-    for (int round = 0; round < 12; round++) {
+    for (uint64_t round = 0; round < samples(12); round++) {
         struct ebb_model model = random_model(&state, 8 + (uint32_t)(chance(&state) % 12), 3, 5);
         struct ebb_operations operations = operations_of(&model);
-        struct ebb_tier_machine of = machine(round % 2);
+        struct ebb_tier_machine of = machine(round % 2 != 0);
         uint64_t peak;
         of.page_bytes = round % 3 ? 1 : 4096;
         assert_int_equal(ebb__tiers_peak(&operations, &of, &peak, NULL), EBB_OK);
         size_t count;
         const struct ebb_tier_policy *policies = ebb__tier_policies(&count);
         for (size_t p = 0; p < count; p++) {
-            struct ebb_tier_request request = {
-                &operations, &of, peak * (uint64_t)(1 + round % 4) / 5, 1000000000, &model};
+            struct ebb_tier_request request = {&operations, &of, peak * (1 + round % 4) / 5,
+                                               1000000000, &model};
             struct ebb_tier_row row;
             struct ebb_error error = {0};
             if (!policies[p].make || (needs_cbc(policies[p].name) && !solver))

@@ -32,6 +32,7 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 
 
 MIB = 1 << 20
+NO_BOUND = ("--tune", "bound_steps=10000")  # it takes most of the time
 COMMANDS = ("run", "plan", "compare", "simulate", "pack")
 
 
@@ -143,8 +144,8 @@ class Tune(unittest.TestCase):
                                                      "--smallest-block", "256K")[0]["absences"])
 
     def test_box_of_time_is_told(self):
-        self.assertFalse(self.plan()[1]["timed_out"])
-        self.assertTrue(self.plan("--tune", "plan_box_ns=1ms")[1]["timed_out"])
+        self.assertFalse(self.plan(*NO_BOUND)[1]["timed_out"])
+        self.assertTrue(self.plan("--tune", "plan_box_ns=1ms", *NO_BOUND)[1]["timed_out"])
         self.assertTrue(self.plan("--time-limit", "0.02", "--tune",
                                   "plan_steps_a_second=1000000000000")[1]["timed_out"])
         code, out, _ = run("plan", self.trace, "--budget", "50%", "--machine", "pcie3", "--tune",
@@ -154,17 +155,17 @@ class Tune(unittest.TestCase):
 
     def test_effort(self):
         """More effort takes longer, and the plan is not worse."""
-        _, little = self.plan("--tune", "plan_steps=1000000")
-        _, much = self.plan("--tune", "plan_steps=100000000")
+        _, little = self.plan("--tune", "plan_steps=1000000", *NO_BOUND)
+        _, much = self.plan("--tune", "plan_steps=100000000", *NO_BOUND)
         self.assertLess(little["plan_ns"] * 3, much["plan_ns"])
         self.assertLessEqual(much["iteration_ns"], little["iteration_ns"])
 
     def test_same_under_load(self):
         def plan(*options, **kwargs):
-            return self.plan("--tune", "plan_box_ns=3600s", "--tune", "bound_steps=1000000", *options,
+            return self.plan("--tune", "plan_box_ns=3600s", "--tune", "plan_steps=20000000", *NO_BOUND, *options,
                              trace=self.hard, budget="40%", **kwargs)
         expected, figures = plan()
-        little = plan("--tune", "plan_steps=5000000")[0]
+        little = plan("--tune", "plan_steps=1000000")[0]
         self.assertNotEqual(expected["absences"], little["absences"], "a search that finds all at once")
         busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"])
                 for _ in os.sched_getaffinity(0)]

@@ -79,7 +79,7 @@ struct stream {
     uint64_t allocs_lost;              /* allocations since the stream deviated from the template */
     bool replaying;                    /* the process follows a plan */
     uint64_t followed_allocs;          /* matched in a row: since a lap or the replay began */
-    uint64_t followed_faults;          /* demand accesses since then */
+    uint64_t followed_faults;          /* since then; of what was not on its way */
     uint64_t now_ns;                   /* time of the newest event */
 };
 

@@ -60,7 +60,8 @@ void ebb__parent_note_event(struct process *process, const struct ebb_event *eve
         end_followed(process, false);
         process->stream.allocs_lost = process->sent.has_access_clock ? UINT32_MAX : 0;
     } else if (event->kind == EBB_EVENT_ACCESS && (event->flags & EBB_EVENT_DEMAND)) {
-        process->stream.followed_faults++;
+        /* A slow store is no sign of a wrong plan. */
+        process->stream.followed_faults += !(event->flags & EBB_EVENT_LATE);
     } else if (event->kind == EBB_EVENT_ALLOC) {
         process->stream.allocs++;
         process->stream.followed_allocs += process->stream.replaying;

@@ -29,12 +29,15 @@ void ebb__observe_access(struct transfer *transfer, const struct block *block,
                          enum ebb_access_kind access, bool demand)
 {
     const struct block *head = &transfer->table->blocks[block->run.head];
+    bool is_late = block->state == BLOCK_FETCHING || block->transfer.queue == QUEUE_IN;
     struct ebb_event event = {
         .block = block->serial,
         .size_bytes = head->size_bytes,
         .kind = EBB_EVENT_ACCESS,
         .access = (uint8_t)access,
-        .flags = demand ? EBB_EVENT_DEMAND : 0,
+        .flags = !demand   ? 0
+                 : is_late ? EBB_EVENT_DEMAND | EBB_EVENT_LATE
+                           : EBB_EVENT_DEMAND,
     };
     if (!ebb__part_is_large(transfer->table, ebb__whole_pages(head->size_bytes))) {
         ebb__core_event(transfer->core, &event);
