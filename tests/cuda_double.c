@@ -158,6 +158,24 @@ bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream strea
     return found;
 }
 
+bool ebb__cuda_is_shared(uint64_t bytes)
+{
+    (void)bytes;
+    return false;
+}
+
+CUresult ebb__cuda_alloc_shared(struct ebb_cuda *engine, uint64_t bytes, CUdeviceptr *address)
+{
+    (void)engine, (void)bytes, (void)address;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool ebb__cuda_free_shared(struct ebb_cuda *engine, CUdeviceptr address, CUresult *result)
+{
+    (void)engine, (void)address, (void)result;
+    return false;
+}
+
 bool ebb__cuda_owns(const struct ebb_cuda *engine, CUdeviceptr address)
 {
     return address - engine->first < engine->bytes;

@@ -288,8 +288,8 @@ class Calls(unittest.TestCase):
 
     def test_exclusions(self):
         self.assertEqual("ebb: the program shares device memory with another process or device: "
-                         "not possible with blocks that Ebb moves. --device cpu leaves the GPU "
-                         "alone\n", self.check("exclusions").stderr)
+                         "not possible with blocks that Ebb moves. --tune cuda_shared_bytes=5000 "
+                         "leaves blocks of this size to the driver, --device cpu all\n", self.check("exclusions").stderr)
 
     def test_placement(self):
         self.check("placement")

@@ -851,6 +851,53 @@ static void test_a_smaller_budget(void **state)
     assert_int_equal(rig_child(NULL, trim_body, NULL, 60), 0);
 }
 
+/* ---- blocks that other processes may open ---------------------------------------------------- */
+
+static void shared_body(void *unused)
+{
+    struct rig rig;
+    struct known known[4];
+    struct ebb_error error;
+    CUdeviceptr shared = 0, other = 0;
+    CUresult result = CUDA_SUCCESS;
+    (void)unused;
+    set_patience("400ms");
+    RIG_MUST(ebb__tuning_set("cuda_shared_bytes=5000000", &error) == EBB_OK);
+    RIG_MUST(ebb__cuda_is_shared(5000000) && !ebb__cuda_is_shared(5000001));
+    start(&rig, 16 * MIB);
+    CUstream stream = new_stream(&rig);
+    for (unsigned i = 0; i < 4; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    for (unsigned round = 0; round < 2; round++) {
+        RIG_OK(ebb__cuda_alloc_shared(rig.engine, 5000000, &shared)); /* two leave */
+        RIG_MUST(!ebb__cuda_owns(rig.engine, shared));
+        RIG_MUST(atomic_load(&rig.ledger->held_bytes) <= 16 * MIB);
+        for (unsigned i = 0; i < 4; i++) /* in what is left */
+            known_check(&rig, &known[i], stream);
+        RIG_OK(ebb__cuda_alloc_shared(rig.engine, 8 * MIB, &other));
+        RIG_MUST(ebb__cuda_alloc_shared(rig.engine, 4 * MIB, &other) ==
+                 CUDA_ERROR_OUT_OF_MEMORY); /* 6 and 8 are taken */
+        RIG_MUST(ebb__cuda_free_shared(rig.engine, other, &result) && result == CUDA_SUCCESS);
+        RIG_MUST(!ebb__cuda_free_shared(rig.engine, other, &result));
+        RIG_MUST(!ebb__cuda_free_shared(rig.engine, known[0].address, &result));
+        RIG_MUST(ebb__cuda_free_shared(rig.engine, shared, &result) && result == CUDA_SUCCESS);
+        RIG_MUST(rig.engine->room.shared.bytes == 0);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        known_check(&rig, &known[i], stream);
+    RIG_OK(ebb__cuda_alloc_shared(rig.engine, 5000000, &shared)); /* it ends with the engine */
+    rig_stop(&rig);
+}
+
+static void test_shared_blocks_have_room(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=16M", NULL};
+    assert_int_equal(rig_child(settings, shared_body, NULL, 60), 0);
+}
+
 /* With an argument: the tests of that name, with * and ?. */
 int main(int argc, char **argv)
 {
@@ -873,6 +920,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_work_beyond_the_budget_is_served),
         cmocka_unit_test(test_new_contents_are_not_discarded),
         cmocka_unit_test(test_a_smaller_budget),
+        cmocka_unit_test(test_shared_blocks_have_room),
         cmocka_unit_test(test_creation_fails_cleanly),
         cmocka_unit_test(test_faults_of_the_driver),
         cmocka_unit_test(test_native_memory_never_moves),

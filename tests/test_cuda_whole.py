@@ -285,6 +285,12 @@ class Schedules(unittest.TestCase):
                   FAKECUDA_DEVICES=3, FAKECUDA_BUDGET=14 * MIB + GLOBALS, **devices, **PATIENT)
         self.same(["cuda_peers", "--seed={seed}", "--own"], ["native"], FAKECUDA_DEVICES=2)
 
+    def test_shared_blocks(self):
+        """Another process opens blocks of one size. They are the driver's, within the budget."""
+        self.same(["cuda_ipc", "--beside=8"], EBB_ALONE_TUNING="cuda_shared_bytes=16384",
+                  EBB_ALONE_BUDGET=12 * MIB,
+                  FAKECUDA_BUDGET=14 * MIB + GLOBALS)  # the program maps 2 itself
+
     def test_a_divided_device(self):
         """MIG: one device, with the memory of its instance."""
         self.same(["cuda_train", *SHORT], FAKECUDA_MIG=1)

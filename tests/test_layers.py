@@ -236,7 +236,7 @@ ORDER = {
         "check room",
         "engine",
         "plan sweep take waits",
-        "alloc work",
+        "alloc shared work",
     ],
     "src/device": [
         "ballast fake host_shared kernel room runs uffd",

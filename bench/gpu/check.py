@@ -67,6 +67,8 @@ def cases():
     yield Case("fork", "cuda_fork", ROOM, moves=False)
     yield Case("other processes", "cuda_ipc", "--refused", without=("cuda_ipc",), moves=False,
                seeds=(0,), refusal="another process or device")
+    yield Case("blocks of other processes", "cuda_ipc", "--beside=8", budget=12,
+               tune=("cuda_shared_bytes=16384",))
     yield Case("more than the budget", "cuda_oom", "--most=24", "--beyond", budget=12)
     yield Case("ranks that meet", "cuda_ranks", ROOM, moves=False)
     # Kernels that wait for the other process may keep a block from moving. Patience ends soon.

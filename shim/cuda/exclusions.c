@@ -1,29 +1,43 @@
 /* Memory that others would reach by themselves: other processes, other devices, network cards. A
  * block that moves cannot be shared that way, and one that was allocated as a block cannot become
  * the driver's later. So the library offers none of it, as a driver does where a device cannot:
- * programs have another way, and take it. `ebb run` tells NCCL the same by its environment. Memory
- * that a program maps itself (cuMemCreate) is the driver's, and can be exported as always. */
+ * programs have another way, and take it. `ebb run` tells NCCL the same by its environment. A
+ * program that insists is told how its blocks of that size stay the driver's from the beginning.
+ * Memory that it maps itself (cuMemCreate) is the driver's, and can be exported as always. */
 #include "door.h"
 
 #include "attach.h"
 #include "engines.h"
 
-static void tell(void)
+#include <stdio.h>
+
+/* The block of this address was to be shared. */
+static void tell(int owner, CUdeviceptr address)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&told))
-        ebb__attach_warn(
-            NULL, "the program shares device memory with another process or device: "
-                  "not possible with blocks that Ebb moves. --device cpu leaves the GPU alone");
+    struct ebb_cuda *engine = ebb__engines_at(owner);
+    CUdeviceptr base;
+    size_t bytes;
+    char text[300];
+    if (!engine || !ebb__cuda_range(engine, address, &base, &bytes) ||
+        atomic_flag_test_and_set(&told))
+        return;
+    snprintf(text, sizeof text,
+             "the program shares device memory with another process or device: not possible with "
+             "blocks that Ebb moves. --tune cuda_shared_bytes=%zu leaves blocks of this size to "
+             "the driver, --device cpu all",
+             bytes);
+    ebb__attach_warn(NULL, text);
 }
 
 CUresult ebb__door_ipc_handle(__typeof__(cuIpcGetMemHandle) *next, CUstream stream,
                               CUipcMemHandle *a, CUdeviceptr b)
 {
     (void)stream;
-    if (ebb__engines_owner(b) < 0)
+    int owner = ebb__engines_owner(b);
+    if (owner < 0)
         return next(a, b);
-    tell();
+    tell(owner, b);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -31,9 +45,10 @@ CUresult ebb__door_range_handle(__typeof__(cuMemGetHandleForAddressRange) *next,
                                 void *a, CUdeviceptr b, size_t c, int d, unsigned long long e)
 {
     (void)stream;
-    if (ebb__engines_owner(b) < 0)
+    int owner = ebb__engines_owner(b);
+    if (owner < 0)
         return next(a, b, c, d, e);
-    tell();
+    tell(owner, b);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 

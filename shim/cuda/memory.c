@@ -36,6 +36,13 @@ static bool is_refused(__typeof__(cuMemAlloc_v2) *next, size_t bytes, CUresult *
     return *result != CUDA_SUCCESS;
 }
 
+/* In no stream. Only such memory can be opened by other processes, not that of a pool. */
+static CUresult alloc_unordered(struct ebb_cuda *engine, size_t bytes, CUdeviceptr *address)
+{
+    return ebb__cuda_is_shared(bytes) ? ebb__cuda_alloc_shared(engine, bytes, address)
+                                      : ebb__kept_alloc(engine, bytes, EBB_CUDA_NO_STREAM, address);
+}
+
 /* The device accesses this memory by itself, at any time. */
 CUresult ebb__door_host_register(__typeof__(cuMemHostRegister) *next, CUstream stream, void *a,
                                  size_t b, unsigned c)
@@ -52,8 +59,7 @@ CUresult ebb__door_alloc(__typeof__(cuMemAlloc_v2) *next, CUstream stream, CUdev
     CUresult result;
     if (!engine)
         return next(a, b);
-    return is_refused(next, b, &result) ? result
-                                        : ebb__kept_alloc(engine, b, EBB_CUDA_NO_STREAM, a);
+    return is_refused(next, b, &result) ? result : alloc_unordered(engine, b, a);
 }
 
 CUresult ebb__door_alloc_pitch(__typeof__(cuMemAllocPitch_v2) *next, CUstream stream,
@@ -69,7 +75,7 @@ CUresult ebb__door_alloc_pitch(__typeof__(cuMemAllocPitch_v2) *next, CUstream st
     CUresult result;
     if (is_refused(ebb__real.cuMemAlloc_v2, bytes, &result))
         return result;
-    result = ebb__kept_alloc(engine, bytes, EBB_CUDA_NO_STREAM, a);
+    result = alloc_unordered(engine, bytes, a);
     if (result == CUDA_SUCCESS)
         *b = pitch;
     return result;
@@ -95,13 +101,28 @@ CUresult ebb__door_alloc_from_pool(__typeof__(cuMemAllocFromPoolAsync) *next, CU
     return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c, d);
 }
 
+/* Is it a block that other processes may open? Then it is freed now. A capture is the driver's
+ * matter. */
+static bool free_shared(CUdeviceptr address, CUresult *result)
+{
+    bool is_freed = false;
+    for (CUdevice i = 0; !is_freed && i < EBB_DOOR_DEVICES; i++) {
+        struct ebb_cuda *engine = ebb__engines_at(i);
+        is_freed = engine && ebb__cuda_free_shared(engine, address, result);
+    }
+    return is_freed;
+}
+
 /* During a capture the driver refuses this as well. The library does not: PyTorch frees tensors at
  * any time. The block stays instead (kept.h). */
 CUresult ebb__door_free(__typeof__(cuMemFree_v2) *next, CUstream stream, CUdeviceptr a)
 {
     (void)stream;
     int owner = ebb__engines_owner(a);
-    return owner >= 0 ? ebb__kept_free(owner, a, EBB_CUDA_NO_STREAM) : next(a);
+    CUresult result;
+    if (owner >= 0)
+        return ebb__kept_free(owner, a, EBB_CUDA_NO_STREAM);
+    return free_shared(a, &result) ? result : next(a);
 }
 
 CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream, CUdeviceptr a,
@@ -109,7 +130,12 @@ CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream,
 {
     CUstream on = ebb__job_stream(stream, b);
     int owner = ebb__engines_owner(a);
-    return owner >= 0 && !ebb__stream_is_captured(on) ? ebb__kept_free(owner, a, on) : next(a, b);
+    CUresult result;
+    if (ebb__stream_is_captured(on))
+        return next(a, b);
+    if (owner >= 0)
+        return ebb__kept_free(owner, a, on);
+    return free_shared(a, &result) ? result : next(a, b);
 }
 
 CUresult ebb__door_memory_info(__typeof__(cuMemGetInfo_v2) *next, CUstream stream, size_t *a,

@@ -127,7 +127,7 @@ static bool can_change(const struct ebb_cuda *engine, size_t bytes)
     return bytes <= engine->room.card_bytes && !engine->room.is_host_full &&
            (engine->open_works > 0 || engine->room.was_refused ||
             ebb__mover_stuck_bytes(engine->mover) > 0 ||
-            held > ebb__mover_held_bytes(engine->mover));
+            held > ebb__mover_held_bytes(engine->mover) + engine->room.shared.bytes);
 }
 
 /* Where nothing serves accesses to absent pages, the pages must be there now. */
@@ -361,8 +361,9 @@ void ebb__cuda_memory(struct ebb_cuda *engine, size_t *free_bytes, size_t *total
     *free_bytes = *total_bytes = 0;
     if (!ebb__cuda_lock(engine))
         return;
-    uint64_t live = engine->live_units * EBB_CUDA_UNIT_BYTES + engine->slabs.live_bytes;
-    *total_bytes = ebb__room_limit(&engine->room);
+    uint64_t shared = engine->room.shared.bytes;
+    uint64_t live = engine->live_units * EBB_CUDA_UNIT_BYTES + engine->slabs.live_bytes + shared;
+    *total_bytes = ebb__room_limit(&engine->room) + shared;
     *free_bytes = *total_bytes > live ? *total_bytes - live : 0;
     ebb__cuda_unlock(engine);
 }

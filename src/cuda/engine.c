@@ -232,7 +232,7 @@ enum ebb_status ebb__cuda_create(const struct ebb_cuda_config *config, struct eb
 /* The ledger has nothing of this process any more. */
 static void release_all(struct ebb_cuda *engine)
 {
-    uint64_t held = ebb__mover_held_bytes(engine->mover);
+    uint64_t held = ebb__mover_held_bytes(engine->mover) + engine->room.shared.bytes;
     ebb__ledger_release(engine->config.ledger, engine->config.slot, held);
     ebb__away_give(&engine->backing->away, atomic_load(&engine->backing->away.bytes));
     atomic_store(&engine->config.ring->counters.held_bytes, 0);

@@ -102,6 +102,14 @@ CUresult ebb__cuda_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
  * (cuMemFree); the engine does not, and takes the range when its work is over. False: no block
  * starts there. */
 bool ebb__cuda_free(struct ebb_cuda *engine, CUdeviceptr address, CUstream stream);
+/* Do blocks of this size stay the driver's (`cuda_shared_bytes`)? Thread-safe. */
+bool ebb__cuda_is_shared(uint64_t bytes);
+/* A block of `bytes` that is the driver's own memory until it is freed (cuMemAlloc), in the context
+ * of the caller. It counts in the budget. Others leave for it, and the call waits for them, at most
+ * for a quarter of `cuda_patience_ns`. CUDA_ERROR_OUT_OF_MEMORY: the budget has no room. */
+CUresult ebb__cuda_alloc_shared(struct ebb_cuda *engine, uint64_t bytes, CUdeviceptr *address);
+/* Frees such a block; *result is the driver's answer. False: no such block starts there. */
+bool ebb__cuda_free_shared(struct ebb_cuda *engine, CUdeviceptr address, CUresult *result);
 /* Is `address` in the engine's address space? No lock, a few ns. */
 bool ebb__cuda_owns(const struct ebb_cuda *engine, CUdeviceptr address);
 /* The block that contains `address`. False: none. */

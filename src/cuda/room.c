@@ -13,8 +13,10 @@ uint64_t ebb__room_limit(const struct cuda_room *room)
     uint64_t own = ebb__mover_held_bytes(room->mover);
     uint64_t stuck = ebb__mover_stuck_bytes(room->mover);
     uint64_t limit = ebb__ledger_share(ledger, atomic_load(&ledger->budget_bytes), own, 0);
-    if (limit > room->card_bytes)
-        limit = room->card_bytes;
+    uint64_t card =
+        room->card_bytes > room->shared.bytes ? room->card_bytes - room->shared.bytes : 0;
+    if (limit > card)
+        limit = card;
     return limit > stuck ? limit - stuck : 0;
 }
 

@@ -13,6 +13,17 @@
 #include "cuda/mover.h"
 #include "cuda/pool.h"
 
+#define CUDA_MOST_SHARED 256u
+
+struct cuda_shared { /* blocks that are the driver's own memory (shared.c) */
+    struct cuda_shared_block {
+        CUdeviceptr address;
+        uint64_t bytes;
+    } items[CUDA_MOST_SHARED]; /* in any order */
+    uint32_t count;
+    uint64_t bytes; /* in the ledger */
+};
+
 struct cuda_room {
     const struct ebb_cuda_config *config;
     struct cuda_table *table;
@@ -27,6 +38,7 @@ struct cuda_room {
     bool was_refused;        /* something could not be had that may be had later */
     bool is_host_full;       /* an eviction was refused for that */
     struct cuda_ahead ahead; /* of the newest choice */
+    struct cuda_shared shared;
 };
 
 /* Most bytes that may be on the device now. */

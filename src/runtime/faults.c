@@ -1,6 +1,15 @@
 /* Faults: the program accesses pages that are absent or observed. */
 #include "runtime/internal.h"
 
+/* Of an access to an absent block. If it is on its way, or should be by the plan, its use was
+ * foreseen. */
+static uint8_t flags_of(const struct ebb_runtime *runtime, const struct block *block)
+{
+    bool late = block->state == BLOCK_FETCHING || block->transfer.queue == QUEUE_IN ||
+                ebb__feedback_is_due(&runtime->replay, block);
+    return late ? EBB_EVENT_DEMAND | EBB_EVENT_LATE : EBB_EVENT_DEMAND;
+}
+
 void ebb__runtime_used(struct ebb_runtime *runtime, struct block *block, bool write, bool absent)
 {
     bool demand = absent && !runtime->table.uses.trace;
@@ -8,7 +17,7 @@ void ebb__runtime_used(struct ebb_runtime *runtime, struct block *block, bool wr
         atomic_fetch_add(&runtime->core.counters->demand_faults, 1);
     if (demand || (runtime->table.uses.trace && !block->use.open))
         ebb__observe_access(&runtime->transfer, block, write ? EBB_ACCESS_WRITE : EBB_ACCESS_READ,
-                            demand);
+                            demand ? flags_of(runtime, block) : 0);
     ebb__move_touch(&runtime->transfer, block);
     ebb__in_order_used(&runtime->reclaim.order, block);
     ebb__foresee_used(&runtime->reclaim.foresee, &runtime->table, block);

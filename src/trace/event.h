@@ -66,7 +66,7 @@ static inline bool ebb__iteration_is_by_accesses(uint64_t value)
 #define EBB_EVENT_HELD                                                                             \
     8u /* ACCESS: the program has held the block since its previous event, so that it could not     \
           leave: it was acquired explicitly */
-#define EBB_EVENT_LATE 16u /* with DEMAND: its return had been requested, and was not over */
+#define EBB_EVENT_LATE 16u /* with DEMAND: it was on its way, or should have been by the plan */
 
 struct ebb_event {
     uint64_t time_ns; /* since the start of the trace, CLOCK_MONOTONIC; never decreases in a file */

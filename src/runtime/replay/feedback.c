@@ -89,6 +89,11 @@ static uint32_t absence_here(const struct replay *replay, const struct block *bl
     return EBB_SCRIPT_NONE;
 }
 
+bool ebb__feedback_is_due(const struct replay *replay, const struct block *block)
+{
+    return absence_here(replay, block, false) != EBB_SCRIPT_NONE;
+}
+
 void ebb__feedback_missed(struct replay *replay, const struct block *block)
 {
     if (block->state != BLOCK_WRITING_BACK && block->state != BLOCK_EVICTED &&

@@ -299,6 +299,8 @@ void ebb__feedback_learn(struct prepared_script *current, uint32_t absence, uint
 /* The program uses `block`, which is absent. If it was evicted too early within a stretch, it is
  * evicted later in the next iteration. */
 void ebb__feedback_missed(struct replay *replay, const struct block *block);
+/* True if the plan returns the block within the present stretch. */
+bool ebb__feedback_is_due(const struct replay *replay, const struct block *block);
 /* The program has waited `late_ns` for `block`. If it was fetched too late within a stretch, it is
  * fetched earlier in the next iteration. */
 void ebb__feedback_late(struct replay *replay, const struct block *block, uint64_t late_ns);

@@ -26,18 +26,15 @@ bool ebb__observe_is_coarse(const struct transfer *transfer)
 }
 
 void ebb__observe_access(struct transfer *transfer, const struct block *block,
-                         enum ebb_access_kind access, bool demand)
+                         enum ebb_access_kind access, uint8_t flags)
 {
     const struct block *head = &transfer->table->blocks[block->run.head];
-    bool is_late = block->state == BLOCK_FETCHING || block->transfer.queue == QUEUE_IN;
     struct ebb_event event = {
         .block = block->serial,
         .size_bytes = head->size_bytes,
         .kind = EBB_EVENT_ACCESS,
         .access = (uint8_t)access,
-        .flags = !demand   ? 0
-                 : is_late ? EBB_EVENT_DEMAND | EBB_EVENT_LATE
-                           : EBB_EVENT_DEMAND,
+        .flags = flags,
     };
     if (!ebb__part_is_large(transfer->table, ebb__whole_pages(head->size_bytes))) {
         ebb__core_event(transfer->core, &event);
@@ -46,7 +43,8 @@ void ebb__observe_access(struct transfer *transfer, const struct block *block,
     /* One event per unit of the part. If the part was absent, one event for all of it. */
     uint64_t first = block->address - head->address;
     event.flags |= EBB_EVENT_PART;
-    for (uint64_t unit = demand ? block->run.units : 1; unit <= block->run.units; unit++) {
+    for (uint64_t unit = flags & EBB_EVENT_DEMAND ? block->run.units : 1; unit <= block->run.units;
+         unit++) {
         uint64_t end = first + unit * EBB_HUGE_BYTES;
         event.size_bytes = end < head->size_bytes ? end : head->size_bytes;
         ebb__core_event(transfer->core, &event);
@@ -57,7 +55,7 @@ void ebb__observe_last_use(struct transfer *transfer, const struct block *block)
 {
     const struct uses *uses = &transfer->table->uses;
     if (uses->trace && block->use.open && block->use.last < uses->event_number)
-        ebb__observe_access(transfer, block, EBB_ACCESS_READ, false);
+        ebb__observe_access(transfer, block, EBB_ACCESS_READ, 0);
 }
 
 /* Observes the open blocks again behind which `held_bytes` have been opened. */

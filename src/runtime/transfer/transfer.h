@@ -143,9 +143,9 @@ void ebb__store_forked(struct transfer *transfer);
 void ebb__observe_close(struct transfer *transfer);
 /* True if accesses are observed but for those that follow another one of the block closely. */
 bool ebb__observe_is_coarse(const struct transfer *transfer);
-/* Tells the parent of an access. `demand`: the block was absent although a plan was in force. */
+/* Tells the parent of an access. `flags`: EBB_EVENT_DEMAND, and EBB_EVENT_LATE, or 0. */
 void ebb__observe_access(struct transfer *transfer, const struct block *block,
-                         enum ebb_access_kind access, bool demand);
+                         enum ebb_access_kind access, uint8_t flags);
 /* Tells the parent that an open block may have been used until now. */
 void ebb__observe_last_use(struct transfer *transfer, const struct block *block);
 /* Observes again what was observed before a fork, if it is time. Returns when to call again

@@ -2,12 +2,13 @@
  * of virtual memory management pass through a descriptor.
  *
  * --refused: handles of cuMemAlloc's memory are not supported, as with Ebb. The rest works.
+ * --beside=N: N blocks of 2 MiB are there before, and are checked at the end.
  */
 #include "words.h"
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 4096, GRANULE = 2 << 20 };
+enum { WORDS = 4096, GRANULE = 2 << 20, BESIDE_BYTES = 2 << 20 };
 
 static int other_process(const char *text)
 {
@@ -94,13 +95,27 @@ static void by_descriptor(void)
 int main(int count, char **arguments)
 {
     long is_refused = option(count, arguments, "refused", 0);
-    if (count > 1 && !is_refused)
+    long beside = option(count, arguments, "beside", 0);
+    if (count > 1 && !is_refused && !beside)
         return other_process(arguments[1]);
     words_open(0);
+    CUdeviceptr blocks[64];
+    EXPECT(beside <= 64);
+    for (long i = 0; i < beside; i++) {
+        CHECK(cuMemAlloc_v2(&blocks[i], BESIDE_BYTES));
+        CHECK(fill_words(blocks[i], WORDS, (unsigned)i, NULL));
+    }
     if (is_refused)
         refused();
     else
         by_ipc(arguments[0]);
     by_descriptor();
+    for (long i = 0; i < beside; i++) {
+        unsigned now[WORDS];
+        CHECK(cuMemcpyDtoH_v2(now, blocks[i], sizeof(now)));
+        for (unsigned word = 0; word < WORDS; word++)
+            EXPECT(now[word] == (unsigned)i + word);
+        CHECK(cuMemFree_v2(blocks[i]));
+    }
     return 0;
 }
