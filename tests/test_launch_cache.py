@@ -17,9 +17,6 @@ ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--wait", 
 # For tests of whether a profile is written and used. The pace does not matter, and iterations of 72
 # ms leave the parent enough iterations for planning.
 QUICK = [*ARGS[:-1], "3"]
-# Beside other tests, blocks may come late in each iteration. That is no reason to drop a profile
-# here.
-PATIENT = ["--tune", "recall_faults=100000"]
 
 DIVERGES = """
 import os, time
@@ -80,6 +77,27 @@ int main(void)
 """
 
 
+# Each plan comes a second late, as from a parent that gets no processor.
+LATE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <time.h>
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
+{
+    ssize_t (*next)(int, const struct msghdr *, int) =
+        (ssize_t (*)(int, const struct msghdr *, int))dlsym(RTLD_NEXT, "sendmsg");
+    const struct iovec *part = message->msg_iov;
+    enum { SCRIPT = 3 }; /* EBB_MESSAGE_SCRIPT */
+    if (part->iov_len >= 8 && ((const unsigned *)part->iov_base)[1] == SCRIPT &&
+        message->msg_controllen)
+        nanosleep(&(struct timespec){.tv_sec = 1}, 0);
+    return next(socket, message, flags);
+}
+"""
+
+
 def program(name, block):
     """tests/programs/cycle.c, with blocks of `block` unless the arguments give another size."""
     with open(os.path.join(SOURCE, "tests", "programs", "cycle.c"), encoding="utf-8") as file:
@@ -120,7 +138,7 @@ class PlanCache(launching.Launch):
             if os.path.isdir(folder) else []
 
     def command(self, *options):
-        return [EBB, "run", "--store", self.store, *PATIENT, *options, "--", self.program,
+        return [EBB, "run", "--store", self.store, *options, "--", self.program,
                 *self.arguments]
 
     def run_once(self, *options, budget="60%"):
@@ -208,6 +226,14 @@ class PlanCache(launching.Launch):
                 self.assertLessEqual(other["planned_from_iteration"], 2)
                 self.assertEqual(int(iterations), other["iterations"])
         self.assertEqual(3, len(self.profiles()))
+
+    def test_a_plan_that_comes_late(self):
+        """What other arguments have done before their plan came does not count against it."""
+        self.run_once()
+        self.arguments = ["--iterations", "24", *QUICK[2:]]
+        self.become(4 << 20)
+        self.env["LD_PRELOAD"] = compile_c("late", LATE, options=["-shared", "-fPIC"])
+        self.used_once()
 
     def test_other_batch(self):
         """Larger or smaller blocks by other arguments: the plan is scaled, and planned anew."""

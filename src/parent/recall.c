@@ -192,11 +192,12 @@ void ebb__recall_plan(struct ebb_parent *parent, struct process *process)
         return;
     recall_lanes(parent, process);
     ebb__lanes_await(parent, process->memory);
-    recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
     recall->whole_allocs = whole_allocs(&recall->profile);
     recall->most_faults = most_faults(&recall->profile);
     recall->awaits_blocks = follows_accesses(&recall->profile);
-    if (!recall->awaits_blocks && !send_plans(parent, process))
+    bool fits = recall->awaits_blocks || send_plans(parent, process);
+    recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
+    if (!fits)
         drop(parent, process, "no plan fits");
 }
 
@@ -309,16 +310,19 @@ static bool has_missed(const struct process *process)
 }
 
 /* True if a run with other arguments has neither been followed nor scaled an iteration and a
- * quarter after the first step. To learn it costs less than to wait for more. */
+ * quarter after the first step, or after its plans were sent. To learn it costs less than to wait
+ * for more. */
 static bool differs_for_good(const struct process *process)
 {
     const struct recall *recall = &process->recall;
     const struct ebb_profile_iteration *newest =
         &recall->profile.iterations[recall->profile.iteration_count - 1];
     uint64_t allocs = ebb__model_count_allocs(&newest->model);
+    uint64_t begin =
+        newest->first_serial > recall->at_allocs ? newest->first_serial : recall->at_allocs;
     bool follows = process->stream.replaying && process->stream.followed_allocs >= allocs / 4;
     return recall->is_other && !recall->is_scaled && !recall->followed && !follows &&
-           process->stream.allocs > newest->first_serial + allocs + allocs / 4 + 64;
+           process->stream.allocs > begin + allocs + allocs / 4 + 64;
 }
 
 /* True if the watch has found a repetition that is as long as an iteration of the profile. A
