@@ -10,10 +10,10 @@ WHOLE = bool(os.environ.get("EBB_TEST_WHOLE"))  # `make test-whole`
 
 
 def sample(what, refused=REFUSED):
-    """The features to refuse in a test of `what`. They select the best device, the one without
-    userfaultfd, and one of the others, by a hash of `what`; with EBB_TEST_WHOLE=1 each device."""
-    others = [features for features in refused if features not in ("", "uffd")]
+    """The features to refuse in a test of `what`. They select the best device and one of the
+    others, by a hash of `what`; with EBB_TEST_WHOLE=1 each device."""
+    others = [features for features in refused if features]
     if WHOLE or not others:
         return tuple(refused)
     other = others[zlib.crc32(what.encode()) % len(others)]
-    return tuple(features for features in refused if features in ("", "uffd", other))
+    return tuple(features for features in refused if features in ("", other))

@@ -48,7 +48,7 @@ class Typed(unittest.TestCase):
         for kind, text in blocks(name):
             if kind == "python":
                 with open(os.path.join(self.work, "train.py"), "w", encoding="utf-8") as file:
-                    file.write(text.replace("else 4096", "else 1024"))  # it takes less time
+                    file.write(text.replace("else 4096", "else 512"))  # it takes less time
             if kind != "sh":
                 continue
             done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=self.work,
