@@ -309,9 +309,9 @@ static bool has_missed(const struct process *process)
            process->stream.allocs > begin + patience && process->stream.allocs_lost > patience;
 }
 
-/* True if a run with other arguments has neither been followed nor scaled an iteration and a
- * quarter after the first step, or after its plans were sent. To learn it costs less than to wait
- * for more. */
+/* A run with other arguments gets an iteration and a quarter, from the first step or from when its
+ * plans were sent. True if it has been neither followed nor scaled until then. To learn it costs
+ * less than to wait for more. */
 static bool differs_for_good(const struct process *process)
 {
     const struct recall *recall = &process->recall;
