@@ -119,7 +119,7 @@ class Carried(Case):
         self.assertEqual(os.listdir(self.folder), ["machine.json"])
 
     def test_resume(self):
-        words = f"{NETS['resnet-18']} --iterations"
+        words = f"{NETS['cnn']} --iterations"
         whole = self.figures(words, f"9 --checkpoint {self.path('whole')}")
         self.tiered(words, f"4 --checkpoint {self.path('part')}")
         resumed = self.tiered(words, f"9 --resume {self.path('part')}",
