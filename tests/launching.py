@@ -261,8 +261,12 @@ def main():
     if not os.access(EBB, os.X_OK):
         print(f"skipped: needs ebb, {EBB} is not built")
         sys.exit(77)
-    # Some tests kill programs by signals. These must not write core files.
+    # Some tests kill programs by signals. These must not write core files, nor ignore them since
+    # the test is in the background.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     with tempfile.TemporaryDirectory(prefix="ebb-launch-") as work:
         program = unittest.main(module="__main__", argv=sys.argv, exit=False, verbosity=2,
                                 testLoader=Part())

@@ -522,7 +522,9 @@ class Harness(Case):
         out = self.path("part.csv")
         with subprocess.Popen([EBB, "compare", self.net, "--machine", "pcie3", "--budgets",
                                ",".join(["45%", "zero-stall"] * 500), "--csv", out, "--json"],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+                              ) as child:  # else it stays ignored where the test is in background
             while not catches(child.pid, signal.SIGINT):
                 time.sleep(0.02)
             time.sleep(0.5)
