@@ -64,6 +64,11 @@ def catches(pid, number):
     return int(caught, 16) >> (number - 1) & 1
 
 
+def heed_interrupts():
+    """In a child. What a shell starts in the background ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def masked(text):
     """The text without what depends on the machine: planning times, the last column."""
     return re.sub(r"(?m)^(\S+ .* \d+) +\d+\.\d{3}$", r"\1        s", text)
@@ -523,8 +528,7 @@ class Harness(Case):
         with subprocess.Popen([EBB, "compare", self.net, "--machine", "pcie3", "--budgets",
                                ",".join(["45%", "zero-stall"] * 500), "--csv", out, "--json"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
-                              ) as child:  # else it stays ignored where the test is in background
+                              preexec_fn=heed_interrupts) as child:
             while not catches(child.pid, signal.SIGINT):
                 time.sleep(0.02)
             time.sleep(0.5)

@@ -11,6 +11,8 @@ import sys
 import tempfile
 import unittest
 
+from devices import WHOLE
+
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
     os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EBB_BIN_DIR") or os.path.join(SOURCE, "build/dev/bin")
@@ -119,7 +121,7 @@ class Carried(Case):
         self.assertEqual(os.listdir(self.folder), ["machine.json"])
 
     def test_resume(self):
-        words = f"{NETS['cnn']} --iterations"
+        words = f"{NETS['resnet-18' if WHOLE else 'cnn']} --iterations"
         whole = self.figures(words, f"9 --checkpoint {self.path('whole')}")
         self.tiered(words, f"4 --checkpoint {self.path('part')}")
         resumed = self.tiered(words, f"9 --resume {self.path('part')}",

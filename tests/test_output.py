@@ -9,14 +9,14 @@ import sys
 import tempfile
 import unittest
 
-from test_compare_cli import EBB, program, run
+from test_compare_cli import EBB, LITTLE, program, run
 
 KEPT = "what somebody wrote before\n"
 
 
 def writers(trace, blocks, singa):
     """The commands that write FILE, with the option that names it, without it."""
-    model = (trace, "--machine", "pcie3", "--tune", "plan_steps=1000000")  # little effort
+    model = (trace, "--machine", "pcie3", *LITTLE)
     return {
         "plan": ("plan", *model, "--budget", "70%", "-o"),
         "pack": ("pack", blocks, "-o"),

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+from devices import WHOLE
 from names import OWN_POLICIES
 
 SOURCE = os.environ.get("EBB_SOURCE_DIR") or os.path.dirname(
@@ -194,7 +195,7 @@ class PublicTrace(Planned):
                             ("autoswap:swdoa", 298)):
             # The bound is the same for all, and takes most of the time. Few blocks are smaller.
             # With them, it would take twice as long.
-            whole = policy == "appobmem"
+            whole = WHOLE or policy == "appobmem"
             found = self.plan("--zero-stall", "--policy", policy, "--smallest-block", "512K",
                               *([] if whole else ["--tune", "bound_steps=10000"]),
                               trace=VGG, machine="autoswap-paper")

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 
+from test_compare_cli import LITTLE
 from test_plan_cli import EBB, MIB, training
 
 COLUMNS = 100
@@ -32,7 +33,6 @@ SUMMARY = {"schema": "ebb.run/2", "peak_resident_bytes": 19 * MIB, "budget_bytes
                      "switched": 0},
                     {"ns": 80_000_000, "observed": 0, "evicted wrongly": 30_000_000, "late": 0,
                      "switched": 4_000_000}]}
-LITTLE = ["--tune", "plan_steps=1000000"]  # effort: these plans are found at once
 PLAIN = {"PATH": os.environ.get("PATH", "")}  # no TERM and no character set
 
 

@@ -162,7 +162,8 @@ class Tune(unittest.TestCase):
 
     def test_same_under_load(self):
         def plan(*options, **kwargs):
-            return self.plan("--tune", "plan_box_ns=3600s", "--tune", "plan_steps=20000000", *NO_BOUND, *options,
+            return self.plan("--tune", "plan_box_ns=3600s", "--tune", "plan_steps=20000000",
+                             *NO_BOUND, *options,
                              trace=self.hard, budget="40%", **kwargs)
         expected, figures = plan()
         little = plan("--tune", "plan_steps=1000000")[0]

@@ -36,7 +36,7 @@ static uint32_t alloc_small(struct ebb_cuda *engine, uint64_t bytes, uint32_t st
 
 static uint32_t alloc_large(struct ebb_cuda *engine, uint64_t bytes, uint32_t stream)
 {
-    uint64_t units = (bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES;
+    uint64_t units = ebb__cuda_units(bytes);
     struct cuda_taken taken = {.count = (uint32_t)units};
     uint32_t block = ebb__table_take(&engine->table);
     if (!block)

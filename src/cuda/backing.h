@@ -10,6 +10,10 @@
 #include "cuda/engine.h"
 
 #define EBB_CUDA_UNIT_BYTES ((uint64_t)2 << 20)
+static inline uint64_t ebb__cuda_units(uint64_t bytes) /* that hold so many bytes */
+{
+    return (bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES;
+}
 
 struct ebb_cuda_backing;
 

@@ -316,7 +316,7 @@ bool ebb__room_make_spare(struct cuda_room *room, uint64_t count)
 
 void ebb__room_shrink(struct cuda_room *room, uint64_t bytes)
 {
-    uint64_t units = (bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES;
+    uint64_t units = ebb__cuda_units(bytes);
     uint64_t backed = room->pool->backed_units;
     uint64_t goal = backed > units ? backed - units : 0;
     while (room->pool->backed_units > goal &&

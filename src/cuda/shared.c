@@ -10,12 +10,6 @@
 
 #define RETRY_NS 200000u
 
-/* As the driver takes them from the device. */
-static uint64_t units_of(uint64_t bytes)
-{
-    return (bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES;
-}
-
 bool ebb__cuda_is_shared(uint64_t bytes)
 {
     return bytes && bytes == (uint64_t)ebb__tuning()->cuda_shared_bytes;
@@ -66,7 +60,7 @@ static bool note(struct ebb_cuda *engine, CUdeviceptr address, uint64_t bytes)
 CUresult ebb__cuda_alloc_shared(struct ebb_cuda *engine, uint64_t size, CUdeviceptr *address)
 {
     const struct ebb_cuda_driver *driver = engine->config.driver;
-    uint64_t bytes = units_of(size) * EBB_CUDA_UNIT_BYTES;
+    uint64_t bytes = ebb__cuda_units(size) * EBB_CUDA_UNIT_BYTES; /* as the driver takes them */
     if (!await_bytes(engine, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver->cuMemAlloc_v2(address, size);

@@ -8,11 +8,6 @@
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-static uint32_t units_of(uint64_t bytes)
-{
-    return (uint32_t)((bytes + EBB_CUDA_UNIT_BYTES - 1) / EBB_CUDA_UNIT_BYTES);
-}
-
 /* A region of `count` units at least. CUDA_NO_UNIT: no addresses. */
 static uint32_t reserve(struct ebb_cuda *engine, uint64_t count)
 {
@@ -104,7 +99,8 @@ static bool has_area(struct ebb_cuda *engine, uint64_t bytes)
     struct cuda_pool *pool = &engine->pool;
     if (bytes >= (uint64_t)1 << 46)
         return false;
-    uint32_t chunks = (units_of(bytes) + pool->chunk_units - 1) / pool->chunk_units;
+    uint32_t chunks =
+        ((uint32_t)ebb__cuda_units(bytes) + pool->chunk_units - 1) / pool->chunk_units;
     uint32_t count = chunks * pool->chunk_units;
     if (count > pool->area_count) {
         uint32_t region = reserve(engine, count);

@@ -291,6 +291,12 @@ static bool has_missed_accesses(const struct process *process)
                                  : recall->broken > 0;
 }
 
+/* Plans that begin with this allocation cannot be followed before they are sent. */
+static uint64_t followed_since(const struct recall *recall, uint64_t first_serial)
+{
+    return first_serial > recall->at_allocs ? first_serial : recall->at_allocs;
+}
+
 /* True if two iterations' allocations and more have passed without a replay. Then the program does
  * something else. */
 static bool has_missed(const struct process *process)
@@ -304,7 +310,7 @@ static bool has_missed(const struct process *process)
         begin = iteration->first_serial < begin ? iteration->first_serial : begin;
     }
     uint64_t patience = 2 * longest + 64;
-    begin = begin > process->recall.at_allocs ? begin : process->recall.at_allocs;
+    begin = followed_since(&process->recall, begin);
     return !process->stream.replaying && process->recall.followed == 0 &&
            process->stream.allocs > begin + patience && process->stream.allocs_lost > patience;
 }
@@ -318,8 +324,7 @@ static bool differs_for_good(const struct process *process)
     const struct ebb_profile_iteration *newest =
         &recall->profile.iterations[recall->profile.iteration_count - 1];
     uint64_t allocs = ebb__model_count_allocs(&newest->model);
-    uint64_t begin =
-        newest->first_serial > recall->at_allocs ? newest->first_serial : recall->at_allocs;
+    uint64_t begin = followed_since(recall, newest->first_serial);
     bool follows = process->stream.replaying && process->stream.followed_allocs >= allocs / 4;
     return recall->is_other && !recall->is_scaled && !recall->followed && !follows &&
            process->stream.allocs > begin + allocs + allocs / 4 + 64;
