@@ -238,7 +238,8 @@ class Schedules(unittest.TestCase):
 
     def test_freed_blocks_of_graphs(self):
         """A graph never writes to a block that came after those that it uses."""
-        for options, moves in [["--words=2000"], False], [["--words=400000"], True]:
+        for options, moves in ([["--words=2000"], False],
+                               [["--words=270000", "--others=12"], True]):
             for backing in BACKINGS:
                 with self.subTest(options=options, backing=backing):
                     self.many(["cuda_captured", *options], "", part(20), moves,
@@ -275,17 +276,18 @@ class Schedules(unittest.TestCase):
 
     def test_devices(self):
         """Two devices, each with an engine, a budget of its own, and 18 MiB of blocks."""
-        self.same(["cuda_devices"], seeds=part(20), FAKECUDA_DEVICES=2, **budget(12),
-                  **PATIENT)
+        self.same(["cuda_devices", "--words=270000"], seeds=part(20), FAKECUDA_DEVICES=2,
+                  **budget(12), **PATIENT)
 
     def test_copies_between_devices(self):
-        """Each device has 6 blocks of up to 4 MiB. One block of each is the program's own."""
+        """Each device has 6 blocks of up to 3 MiB. One block of each is the program's own."""
+        few = ["cuda_peers", "--seed={seed}", "--operations=30"]
         devices = {"FAKECUDA_RACES": 1, "EBB_ALONE_BUDGET": 12 * MIB}
-        self.same(["cuda_peers", "--seed={seed}"], seeds=part(6), FAKECUDA_DEVICES=2,
-                  FAKECUDA_BUDGET=12 * MIB + GLOBALS, **devices, **PATIENT)
-        self.same(["cuda_peers", "--seed={seed}", "--own"], seeds=part(6),
-                  FAKECUDA_DEVICES=3, FAKECUDA_BUDGET=14 * MIB + GLOBALS, **devices, **PATIENT)
-        self.same(["cuda_peers", "--seed={seed}", "--own"], ["native"], FAKECUDA_DEVICES=2)
+        self.same(few, seeds=part(6), FAKECUDA_DEVICES=2, FAKECUDA_BUDGET=12 * MIB + GLOBALS,
+                  **devices, **PATIENT)
+        self.same([*few, "--own"], seeds=part(6), FAKECUDA_DEVICES=3,
+                  FAKECUDA_BUDGET=14 * MIB + GLOBALS, **devices, **PATIENT)
+        self.same([*few, "--own"], ["native"], FAKECUDA_DEVICES=2)
 
     def test_shared_blocks(self):
         """Another process opens blocks of one size. They are the driver's, within the budget."""

@@ -259,7 +259,8 @@ void fake_sched_push(struct CUstream_st *stream, struct op *op)
     wake(choose());
 }
 
-/* A host that polls is a host that waits, now and then. */
+/* A host that polls is a host that waits, now and then. At times it rests, so that a worker gets
+ * the CPU that asking again would take. */
 void fake_sched_poll(void)
 {
     if (fake_set.fast)
@@ -267,9 +268,12 @@ void fake_sched_poll(void)
     pthread_mutex_lock(&sched_lock);
     if (fake_random(8) == 0)
         lazy_until = 0;
+    bool rests = fake_random(4) == 0;
     pthread_cond_t *next = choose();
     pthread_mutex_unlock(&sched_lock);
     wake(next);
+    if (rests)
+        short_sleep();
 }
 
 /* The lock is taken even if nothing is left to wait for. The fake is not instrumented, so

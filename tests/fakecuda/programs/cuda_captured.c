@@ -2,13 +2,14 @@
  * The driver would let such a graph access memory that is gone. With Ebb, that memory must not be
  * that of other blocks while the graph can be launched, and must come back afterwards.
  *
- * Not for the driver alone: there it is an error. Options: --words=N of each block.
+ * Not for the driver alone: there it is an error. Options: --words=N of each block, --others=N
+ * blocks that come afterwards.
  */
 #include "words.h"
 
-enum { OTHERS = 24 };
+enum { MOST_OTHERS = 24 };
 
-static unsigned words;
+static unsigned words, other_count;
 static size_t bytes;
 static CUstream stream;
 
@@ -39,14 +40,14 @@ static void expect_filled(CUdeviceptr address, unsigned value)
 /* Blocks that come after the frees are as they were filled, although the graph runs. */
 static void launch_beside_others(CUgraphExec exec)
 {
-    CUdeviceptr others[OTHERS];
-    for (unsigned i = 0; i < OTHERS; i++) {
+    CUdeviceptr others[MOST_OTHERS];
+    for (unsigned i = 0; i < other_count; i++) {
         others[i] = block();
         CHECK(fill_words(others[i], words, 1000 * i, stream));
     }
     CHECK(cuGraphLaunch(exec, stream));
     CHECK(cuGraphLaunch(exec, stream));
-    for (unsigned i = 0; i < OTHERS; i++) {
+    for (unsigned i = 0; i < other_count; i++) {
         expect_filled(others[i], 1000 * i);
         CHECK(cuMemFree_v2(others[i]));
     }
@@ -82,6 +83,8 @@ static void permitted(CUdeviceptr x)
 int main(int count, char **arguments)
 {
     words = (unsigned)option(count, arguments, "words", 2000);
+    other_count = (unsigned)option(count, arguments, "others", MOST_OTHERS);
+    EXPECT(other_count <= MOST_OTHERS);
     bytes = words * sizeof(unsigned);
     words_open(0);
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 enum { MOST_DEVICES = 4, MOST_BLOCKS = 16, STREAMS = 2 };
-enum { LEAST_WORDS = 270000, MOST_WORDS = 1000000 }; /* smaller blocks would never move */
-enum { OWN_WORDS = 60000 };                          /* of a block of the program's pool */
+enum { LEAST_WORDS = 270000, MOST_WORDS = 600000 }; /* smaller blocks would never move */
+enum { OWN_WORDS = 60000 };                         /* of a block of the program's pool */
 
 static struct device {
     CUcontext context;

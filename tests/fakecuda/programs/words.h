@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-enum { WORDS_CHUNK = 1024 };
+enum { WORDS_CHUNK = 4096 };
 
 /* x[i] = value + i: x, count, value */
 static void words_fill(struct fakecuda_kernel *k)
