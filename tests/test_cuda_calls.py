@@ -95,6 +95,23 @@ HEARD = {
         begin 0 set stream 2 name no: b1+0:1046:w
         begin 0 set stream 2 name no: b1+0:1068:w
         synchronized 0 0 all""",
+    "words": """
+        alloc 0 4096 stream -1 -> 1
+        alloc 0 5000 stream -1 -> 2
+        begin 0 set stream 1 name no: b1+0:4096:w
+        begin 0 set stream 1 name no: b2+0:5000:w
+        keep 0 b1 4096
+        begin 0 set stream 1 name no: b1+4:4:rw
+        keep 0 b1 4096
+        begin 0 set stream 2 name no: b1+8:4:rw
+        keep 0 b1 4096
+        begin 0 set stream 1 name no: b1+0:8:rw
+        keep 0 b1 4096
+        begin 0 set stream 2 name no: b1+16:8:rw
+        keep 0 b2 5000
+        keep 0 b1 4096
+        begin 0 set stream 1 name no: b2+0:4:rw b1+0:8:rw
+        synchronized 0 0 all""",
     "streams": """
         alloc 0 4096 stream -1 -> 1
         begin 0 set stream 2 name no: b1+0:10:w
@@ -114,9 +131,11 @@ HEARD = {
         alloc 0 4096 stream -1 -> 4
         begin 0 graph stream 1 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
         begin 0 graph stream 2 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
-        begin 0 graph stream 2 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw b4+0:0:rw
+        begin 0 graph stream 2 name yes: b1+0:0:rw b3+0:0:rw b4+0:0:rw
         synchronized 0 0 all
+        alloc 0 5000 stream -1 -> 5
         free 0 b4 stream -1
+        begin 0 graph stream 1 name yes: b1+0:0:rw b3+0:0:rw b5+0:0:rw
         begin 0 graph stream 1 name yes: b1+0:0:rw b2+0:0:rw b3+0:0:rw
         synchronized 0 0 all""",
     "addresses": """
@@ -139,6 +158,8 @@ HEARD = {
         begin 0 copy stream 1 name no: b1+0:4096:w
         begin 0 copy stream 1 waits name no: b2+0:64:r b1+0:64:w
         begin 0 copy stream 1 waits name no: b1+0:131072:w
+        reach 0 b2
+        reach 0 b1
         synchronized 0 0 all""",
     "payload_boxes": """
         alloc 0 131072 stream -1 -> 1
@@ -179,6 +200,10 @@ HEARD = {
         begin 1 kernel stream s name yes: b2+0:0:rw
         begin 1 kernel stream s name yes: b2+0:0:rw b2+0:0:rw
         synchronized 1 0 all
+        synchronized 1 1
+        synchronized 0 1
+        alloc 1 6000 stream s -> 3
+        free 1 b3 stream s
         free 0 b1 stream -1
         free 1 b2 stream -1""",
     "peers": """
@@ -276,6 +301,9 @@ class Calls(unittest.TestCase):
 
     def test_sets(self):
         self.check("sets")
+
+    def test_words(self):
+        self.check("words")
 
     def test_streams(self):
         self.check("streams")

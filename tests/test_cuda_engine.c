@@ -88,6 +88,61 @@ static void test_freed_memory_is_taken_behind_the_free(void **state)
     assert_int_equal(rig_child(settings, freed_body, NULL, 20), 0);
 }
 
+static void *open_gate_late(void *unused)
+{
+    usleep(300000);
+    atomic_store(&gate_is_open, 1);
+    return unused;
+}
+
+/* As many streams as the engine lists are known. One more takes memory that a kernel still uses.
+ * Its work comes after that, although nothing can be queued for it. */
+static void unlisted_body(void *is_copied)
+{
+    struct rig rig;
+    struct known first, second, small;
+    CUstream one, other, extra;
+    pthread_t opener;
+    set_patience("20s");
+    start(&rig, 6 * MIB);
+    one = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &small, 4096));
+    known_fill(&rig, &small, one, 1);
+    for (unsigned i = 1; i < CUDA_MOST_STREAMS; i++) {
+        other = new_stream(&rig);
+        known_fill(&rig, &small, other, i);
+    }
+    RIG_OK(rig.call.cuCtxSynchronize());
+    extra = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &first, 4 * MIB));
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), one, NULL, NULL, 0, false));
+    known_fill(&rig, &first, one, 2);
+    RIG_MUST(ebb__cuda_free(rig.engine, first.address, one));
+    RIG_OK(known_alloc(&rig, &second, 4 * MIB));
+    RIG_MUST(second.address == first.address);
+    RIG_MUST(!pthread_create(&opener, NULL, open_gate_late, NULL));
+    if (is_copied) /* it waits for what used its blocks, the kernel for all that is owed */
+        second.salt = 2;
+    else
+        known_fill(&rig, &second, extra, 3);
+    RIG_MUST(is_copied || rig.call.cuStreamQuery(extra) == CUDA_SUCCESS);
+    known_check(&rig, &second, extra);
+    RIG_MUST(atomic_load(&gate_is_open));
+    RIG_MUST(strstr(rig.warned, "too many streams"));
+    RIG_OK(rig.call.cuCtxSynchronize());
+    known_check(&rig, &second, extra);
+    pthread_join(opener, NULL);
+    rig_stop(&rig);
+}
+
+static void test_one_stream_too_many_is_ordered(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=6M", NULL};
+    assert_int_equal(rig_child(settings, unlisted_body, NULL, 60), 0);
+    assert_int_equal(rig_child(settings, unlisted_body, settings, 60), 0);
+}
+
 /* ---- kernels that wait for kernels ----------------------------------------------------------- */
 
 static void peers_body(void *unused)
@@ -290,7 +345,7 @@ static void spread_body(void *unused)
         RIG_MUST(ebb__cuda_free(rig.engine, brief.address, EBB_CUDA_NO_STREAM));
     }
     RIG_MUST(ebb__now_ns() - since_ns < 5000000000u);
-    RIG_MUST(rig.engine->table.region_count == 1);
+    RIG_MUST(atomic_load(&rig.engine->table.region_count) == 1);
     atomic_store(&gate_is_open, 1);
     rig_stop(&rig);
 }
@@ -781,6 +836,33 @@ static void test_addresses(void **state)
     assert_int_equal(rig_child(NULL, addresses_body, NULL, 60), 0);
 }
 
+/* Everything is kept at once: the addresses between blocks cost no time. */
+static void keep_body(void *unused)
+{
+    struct rig rig;
+    struct known known[4];
+    const uint64_t sizes[] = {1000, 3 * MIB, 300 * 1024, 9 * MIB};
+    (void)unused;
+    start(&rig, 64 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        RIG_OK(known_alloc(&rig, &known[i], sizes[i]));
+    ebb__cuda_keep(rig.engine, 1, SIZE_MAX);
+    for (unsigned i = 0; i < 4; i++)
+        RIG_MUST(rig.engine->table.blocks[ebb__cuda_find(rig.engine, known[i].address)].is_kept);
+    struct known later;
+    RIG_OK(known_alloc(&rig, &later, 4 * MIB));
+    RIG_MUST(!rig.engine->table.blocks[ebb__cuda_find(rig.engine, later.address)].is_kept);
+    ebb__cuda_keep(rig.engine, 0, SIZE_MAX);
+    RIG_MUST(rig.engine->table.blocks[ebb__cuda_find(rig.engine, later.address)].is_kept);
+    rig_stop(&rig);
+}
+
+static void test_all_blocks_are_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_child(NULL, keep_body, NULL, 20), 0);
+}
+
 /* A work with more blocks than it can note itself. */
 static void many_body(void *unused)
 {
@@ -906,8 +988,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_a_work_with_many_blocks),
+        cmocka_unit_test(test_all_blocks_are_kept),
         cmocka_unit_test(test_calls_return_while_the_device_stands_still),
         cmocka_unit_test(test_freed_memory_is_taken_behind_the_free),
+        cmocka_unit_test(test_one_stream_too_many_is_ordered),
         cmocka_unit_test(test_peers_end_although_memory_is_short),
         cmocka_unit_test(test_patience_lasts_while_the_device_works),
         cmocka_unit_test(test_patience_ends_and_strays_return),

@@ -4,7 +4,7 @@
 
 #include "cuda/mover_internal.h"
 
-#include "cuda/vmm_pages.h"
+#include "cuda/vmm_maps.h"
 
 // clang-format off
 #include <setjmp.h>
@@ -231,24 +231,30 @@ static void calls_off_body(void *context)
 }
 
 /* The same if there is no room for the block any more: it counts as absent, but cannot leave. */
+static void make_stuck(struct rig *rig, struct known *a, struct known kept[2], CUstream one)
+{
+    CUstream two = new_stream(rig);
+    RIG_OK(known_alloc(rig, a, 4 * MIB));
+    known_fill(rig, a, one, 1);
+    RIG_OK(known_alloc(rig, &kept[0], 4 * MIB));
+    ebb__cuda_reach(rig->engine, kept[0].address);
+    known_use(rig, a, "await_peer", one);
+    evict(rig, a);
+    RIG_OK(known_alloc(rig, &kept[1], 4 * MIB));
+    ebb__cuda_reach(rig->engine, kept[1].address);
+    known_use(rig, a, "peer", two);
+    RIG_OK(rig->call.cuCtxSynchronize());
+    RIG_MUST(state_of(rig, a) == CUDA_BLOCK_ABSENT);
+    RIG_MUST(ebb__mover_stuck_bytes(rig->engine->mover) == 4 * MIB);
+}
+
 static void stays_body(void *context)
 {
     struct rig rig;
     struct known a, kept[2];
     start_vmm(&rig, context);
-    CUstream one = new_stream(&rig), two = new_stream(&rig);
-    RIG_OK(known_alloc(&rig, &a, 4 * MIB));
-    known_fill(&rig, &a, one, 1);
-    RIG_OK(known_alloc(&rig, &kept[0], 4 * MIB));
-    ebb__cuda_reach(rig.engine, kept[0].address);
-    known_use(&rig, &a, "await_peer", one);
-    evict(&rig, &a);
-    RIG_OK(known_alloc(&rig, &kept[1], 4 * MIB));
-    ebb__cuda_reach(rig.engine, kept[1].address);
-    known_use(&rig, &a, "peer", two);
-    RIG_OK(rig.call.cuCtxSynchronize());
-    RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_ABSENT);
-    RIG_MUST(ebb__mover_stuck_bytes(rig.engine->mover) == 4 * MIB);
+    CUstream one = new_stream(&rig);
+    make_stuck(&rig, &a, kept, one);
     known_check(&rig, &a, one);
     for (unsigned i = 0; i < 2; i++)
         RIG_MUST(ebb__cuda_free(rig.engine, kept[i].address, EBB_CUDA_NO_STREAM));
@@ -256,6 +262,20 @@ static void stays_body(void *context)
     RIG_MUST(state_of(&rig, &a) == CUDA_BLOCK_RESIDENT);
     RIG_MUST(ebb__mover_stuck_bytes(rig.engine->mover) == 0);
     RIG_MUST(atomic_load(&rig.ledger->over_bytes) == 0);
+    rig_stop(&rig);
+}
+
+/* When it is freed, its pages leave at once. */
+static void stuck_is_freed_body(void *context)
+{
+    struct rig rig;
+    struct known a, kept[2];
+    start_vmm(&rig, context);
+    make_stuck(&rig, &a, kept, new_stream(&rig));
+    RIG_MUST(ebb__cuda_free(rig.engine, a.address, EBB_CUDA_NO_STREAM));
+    while (!ebb__mover_is_settled(rig.engine->mover, UINT64_MAX))
+        usleep(1000);
+    RIG_MUST(ebb__mover_stuck_bytes(rig.engine->mover) == 0);
     rig_stop(&rig);
 }
 
@@ -267,6 +287,7 @@ static void test_evictions_are_called_off(void **state)
         .backing = EBB_CUDA_VMM_TRUSTING, .budget_bytes = 8 * MIB, .patience = "50ms"};
     assert_int_equal(rig_child(settings, calls_off_body, &c, 60), 0);
     assert_int_equal(rig_child(settings, stays_body, &c, 60), 0);
+    assert_int_equal(rig_child(settings, stuck_is_freed_body, &c, 60), 0);
 }
 
 /* ---- the order of requests ------------------------------------------------------------------- */
@@ -517,6 +538,74 @@ static void test_faults_of_the_driver(void **state)
     unlink(path);
 }
 
+static struct {
+    __typeof__(cuMemMap) *map;
+    _Atomic CUdeviceptr refused; /* nothing can be mapped there */
+    _Atomic unsigned count;
+} maps;
+
+static CUresult map_elsewhere(CUdeviceptr address, size_t bytes, size_t offset,
+                              CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    if (address == atomic_load(&maps.refused)) {
+        atomic_fetch_add(&maps.count, 1);
+        return CUDA_ERROR_UNKNOWN;
+    }
+    return maps.map(address, bytes, offset, handle, flags);
+}
+
+/* Is nothing of these units in host memory, once the mover has carried out all requests? */
+static bool is_nowhere(struct rig *rig, CUdeviceptr address, uint32_t count)
+{
+    struct cuda_mover *mover = rig->engine->mover;
+    uint32_t first = ebb__table_unit(&rig->engine->table, address);
+    const struct vmm_unit *units = ebb__vmm_units_at((struct vmm *)rig->engine->backing, address);
+    while (!ebb__mover_is_settled(mover, UINT64_MAX))
+        usleep(1000);
+    for (uint32_t i = 0; i < count; i++)
+        if (units[i].part || mover->units[first + i].real != CUDA_REAL_NOWHERE)
+            return false;
+    return atomic_load(&rig->engine->backing->host_bytes) == 0;
+}
+
+/* A block begins in host memory, in three parts, and the second one cannot be mapped. Nothing of it
+ * is left, since the next block there would have its bytes. */
+static void served_in_part_body(void *context)
+{
+    struct rig rig;
+    struct known kept, away;
+    start_vmm(&rig, context);
+    maps.map = rig.driver.cuMemMap;
+    rig.driver.cuMemMap = map_elsewhere;
+    CUstream stream = new_stream(&rig);
+    RIG_OK(known_alloc(&rig, &kept, 8 * MIB));
+    known_fill(&rig, &kept, stream, 1);
+    ebb__cuda_reach(rig.engine, kept.address);
+    atomic_store(&maps.refused, kept.address + 10 * MIB);
+    RIG_MUST(known_alloc(&rig, &away, 6 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    RIG_MUST(atomic_load(&maps.count) > 0);
+    RIG_MUST(is_nowhere(&rig, kept.address + 8 * MIB, 3));
+    atomic_store(&maps.refused, 0);
+    RIG_OK(known_alloc(&rig, &away, 6 * MIB));
+    RIG_MUST(state_of(&rig, &away) == CUDA_BLOCK_ABSENT);
+    known_fill(&rig, &away, stream, 2);
+    known_check(&rig, &away, stream);
+    RIG_MUST(ebb__cuda_free(rig.engine, away.address, EBB_CUDA_NO_STREAM));
+    RIG_MUST(is_nowhere(&rig, away.address, 3));
+    rig_stop(&rig);
+}
+
+static void test_what_is_served_in_part_leaves(void **state)
+{
+    (void)state;
+    static const char *settings[] = {"FAKECUDA_BUDGET=8M", NULL};
+    struct vmm_case c = {.budget_bytes = 8 * MIB, .patience = "200ms"};
+    c.backing = EBB_CUDA_VMM_HOST;
+    assert_int_equal(rig_child(settings, served_in_part_body, &c, 60), 0);
+    c.backing = EBB_CUDA_VMM_TRUSTING;
+    assert_int_equal(rig_child(settings, served_in_part_body, &c, 60), 0);
+}
+
 /* Of eleven copies to the host four fail, one after the other. */
 static CUresult copy_some(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
@@ -763,6 +852,7 @@ int main(void)
         cmocka_unit_test(test_what_leaves_late_leaves_once),
         cmocka_unit_test(test_works_of_threads_overlap),
         cmocka_unit_test(test_faults_of_the_driver),
+        cmocka_unit_test(test_what_is_served_in_part_leaves),
         cmocka_unit_test(test_copies_to_the_host_fail),
         cmocka_unit_test(test_new_memory_waits_for_no_copy),
         cmocka_unit_test(test_arrivals_are_joined),

@@ -249,6 +249,8 @@ class Schedules(unittest.TestCase):
         """A block that is in use does not move, although nobody names it."""
         for options in [], ["--graph"]:
             self.same(["cuda_unnamed", *options], UNNAMED, part(20), **budget(8))
+            # A free waits for it, as the driver's.
+            self.same(["cuda_unnamed", "--free", *options], UNNAMED, part(20), None, **budget(20))
 
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""

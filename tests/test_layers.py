@@ -293,7 +293,7 @@ ORDER = {
         "kept",
         "params payload",
         "addresses contexts copies exclusions hooks launches look_up marks memory modules "
-        "placement second_door sets translate",
+        "placement second_door sets translate words",
         "batches graphs",
         "streams",
     ],

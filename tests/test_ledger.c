@@ -80,7 +80,7 @@ static void holds(struct ebb_ledger_slot *slot)
 static void begins(struct ebb_ledger_slot *slot)
 {
     holds(slot);
-    ebb__ledger_begin(ledger, slot);
+    ebb__ledger_begin(slot);
 }
 
 static void has_entered(struct ebb_ledger_slot *slot)
@@ -98,7 +98,7 @@ static void has_released(struct ebb_ledger_slot *slot)
 static void has_noted(struct ebb_ledger_slot *slot)
 {
     has_entered(slot);
-    ebb__ledger_add(ledger, slot, &slot->held_bytes, 300);
+    atomic_fetch_add(&slot->held_bytes, 300);
 }
 
 static void what_the_dead_held_is_taken_out(void **state)
@@ -133,11 +133,11 @@ static void the_living_are_waited_for(void **state)
     struct ebb_ledger_slot *ours;
     int line = ebb__ledger_enter(ledger, file, &ours);
     in_a_process(has_entered);
-    ebb__ledger_begin(ledger, ours);
+    ebb__ledger_begin(ours);
     atomic_fetch_add(&ledger->held_bytes, 50);
     assert_int_equal(ebb__ledger_reap(ledger, file), 1);
     assert_int_equal(held(), 6000 + 300 + 50);
-    ebb__ledger_end(ledger, ours, 50);
+    ebb__ledger_end(ours, 50);
     assert_int_equal(ebb__ledger_reap(ledger, file), 0);
     assert_int_equal(held(), 50);
     close(line);

@@ -7,13 +7,14 @@
 
 /* An address of a block, with what is asked about it. */
 struct block {
-    CUdeviceptr base;
+    CUdeviceptr address, base;
     size_t bytes;
     CUdevice device;
 };
 
 static bool find_block(CUdeviceptr address, struct block *block)
 {
+    block->address = address;
     block->device = ebb__engines_owner(address);
     struct ebb_cuda *engine = ebb__engines_at(block->device);
     return engine && ebb__cuda_range(engine, address, &block->base, &block->bytes);
@@ -71,6 +72,17 @@ static bool answer(const struct block *block, CUpointer_attribute attribute, voi
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         WRITE(size_t, block->bytes);
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: /* the driver refuses what is not mapped now */
+        WRITE(CUdeviceptr, block->address);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        WRITE(unsigned char, 1);
+        return true;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: /* of the thread's device */
+        if (ebb__engines_current() != block->device)
+            return false;
+        WRITE(unsigned, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         WRITE(unsigned long long, 0);

@@ -39,31 +39,59 @@ static bool is_far(const struct door_job *job, const struct door_box *box, CUstr
     return job->owners && ebb__detour_is_needed(box, stream, is_synchronous);
 }
 
-CUresult ebb__door_copy(__typeof__(cuMemcpy) *next, CUstream stream, CUdeviceptr a, CUdeviceptr b,
-                        size_t c)
+static CUresult copy_now(__typeof__(cuMemcpy) *next, CUstream stream, CUdeviceptr to,
+                         CUdeviceptr from, size_t bytes)
 {
     struct door_job job;
-    use_line(&job, a, b, c);
-    ebb__payload_scan_unified(a, b, c);
-    const struct door_box box = ebb__box_line(a, b, c);
+    use_line(&job, to, from, bytes);
+    const struct door_box box = ebb__box_line(to, from, bytes);
     if (is_far(&job, &box, stream, true))
         return ebb__detour_copy(&job, &box, stream, true);
     ebb__job_begin(&job, EBB_CUDA_COPY, stream, true, 0);
-    return ebb__job_end(&job, next(a, b, c));
+    return ebb__job_end(&job, next(to, from, bytes));
+}
+
+static CUresult copy_later(__typeof__(cuMemcpyAsync) *next, CUstream meant, CUdeviceptr to,
+                           CUdeviceptr from, size_t bytes, CUstream given)
+{
+    struct door_job job;
+    use_line(&job, to, from, bytes);
+    const struct door_box box = ebb__box_line(to, from, bytes);
+    CUstream stream = ebb__job_stream(meant, given);
+    if (is_far(&job, &box, stream, false))
+        return ebb__detour_copy(&job, &box, stream, false);
+    ebb__job_begin(&job, EBB_CUDA_COPY, stream, false, 0);
+    return ebb__job_end(&job, next(to, from, bytes, given));
+}
+
+CUresult ebb__door_copy(__typeof__(cuMemcpy) *next, CUstream stream, CUdeviceptr a, CUdeviceptr b,
+                        size_t c)
+{
+    ebb__payload_scan_unified(a, b, c);
+    return copy_now(next, stream, a, b, c);
 }
 
 CUresult ebb__door_copy_async(__typeof__(cuMemcpyAsync) *next, CUstream stream, CUdeviceptr a,
                               CUdeviceptr b, size_t c, CUstream d)
 {
-    struct door_job job;
-    use_line(&job, a, b, c);
     ebb__payload_scan_unified(a, b, c);
-    const struct door_box box = ebb__box_line(a, b, c);
-    stream = ebb__job_stream(stream, d);
-    if (is_far(&job, &box, stream, false))
-        return ebb__detour_copy(&job, &box, stream, false);
-    ebb__job_begin(&job, EBB_CUDA_COPY, stream, false, 0);
-    return ebb__job_end(&job, next(a, b, c, d));
+    return copy_later(next, stream, a, b, c, d);
+}
+
+/* Within devices. A source that the driver does not know is no memory of the host: nobody reads
+ * it. */
+CUresult ebb__door_copy_within(__typeof__(cuMemcpy) *next, CUstream stream, CUdeviceptr a,
+                               CUdeviceptr b, size_t c)
+{
+    ebb__payload_scan_box(&(struct door_payload){a, b, c, 1, 1, 0, 0}, true);
+    return copy_now(next, stream, a, b, c);
+}
+
+CUresult ebb__door_copy_within_async(__typeof__(cuMemcpyAsync) *next, CUstream stream,
+                                     CUdeviceptr a, CUdeviceptr b, size_t c, CUstream d)
+{
+    ebb__payload_scan_box(&(struct door_payload){a, b, c, 1, 1, 0, 0}, true);
+    return copy_later(next, stream, a, b, c, d);
 }
 
 CUresult ebb__door_copy_in(__typeof__(cuMemcpyHtoD_v2) *next, CUstream stream, CUdeviceptr a,

@@ -175,6 +175,13 @@ int ebb__engines_of_context(CUcontext context)
     return -1;
 }
 
+int ebb__engines_current(void)
+{
+    CUcontext current = NULL;
+    return ebb__real.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? ebb__engines_of_context(current)
+                                                               : -1;
+}
+
 struct ebb_cuda *ebb__engines_here(void)
 {
     CUcontext current = NULL;
@@ -209,11 +216,9 @@ int ebb__engines_owner(CUdeviceptr address)
 
 int ebb__engines_hearing(void)
 {
-    CUcontext current = NULL;
-    if (!atomic_load_explicit(&hears_any, memory_order_relaxed) ||
-        ebb__real.cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+    if (!atomic_load_explicit(&hears_any, memory_order_relaxed))
         return -1;
-    int device = ebb__engines_of_context(current);
+    int device = ebb__engines_current();
     const struct ebb_cuda *engine = ebb__engines_at(device);
     return engine && ebb__cuda_hears_all(engine) ? device : -1;
 }

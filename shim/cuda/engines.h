@@ -56,6 +56,8 @@ bool ebb__engines_released(CUdevice device);
 void ebb__engines_drop(CUdevice device, bool release);
 /* The device whose primary context this is, or -1. */
 int ebb__engines_of_context(CUcontext context);
+/* The same for the calling thread's context. */
+int ebb__engines_current(void);
 /* New blocks are the driver's, and those of the engines stay where they are. False: no engine. */
 bool ebb__engines_freeze(void);
 /* In the child of a fork: no engine calls the driver. False: there was none. */

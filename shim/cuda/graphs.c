@@ -1,7 +1,7 @@
 /* Graphs. A launch of a graph uses what its nodes use. That union is made when the graph is
- * instantiated or updated as a whole. An update of one node adds to the union.
- * What a node no longer uses stays in it until the whole graph is updated: that costs memory, never
- * correctness. The bodies of conditional nodes are not seen. */
+ * instantiated or updated as a whole. If one node is updated, what it has used before is taken out.
+ * The union is made again at the next launch only: JAX updates many nodes before one. The bodies of
+ * conditional nodes are not seen. */
 #include "graphs.h"
 
 #include "job.h"
@@ -29,7 +29,15 @@ static void use_set(struct door_job *job, const CUDA_MEMSET_NODE_PARAMS *set)
         ebb__job_use(job, set->dst, (set->height - 1) * set->pitch + width, EBB_ACCESS_WRITE);
 }
 
-static void use_graph(struct door_job *job, CUgraph graph, uint64_t *name, int depth);
+/* Which nodes the uses of a job belong to. NULL: no memory, or nobody asks. */
+struct nodes {
+    CUgraphNode *items;
+    size_t count, room;
+    bool is_asked;
+};
+
+static void use_graph(struct door_job *job, CUgraph graph, uint64_t *name, int depth,
+                      struct nodes *nodes);
 
 static void use_node(struct door_job *job, CUgraphNode node, uint64_t *name, int depth)
 {
@@ -54,19 +62,39 @@ static void use_node(struct door_job *job, CUgraphNode node, uint64_t *name, int
     } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
         CUgraph child;
         if (ebb__real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-            use_graph(job, child, name, depth + 1);
+            use_graph(job, child, name, depth + 1, NULL);
     }
 }
 
-static void use_graph(struct door_job *job, CUgraph graph, uint64_t *name, int depth)
+/* The uses of the job from the last noted one on are the node's. */
+static void note_node(struct nodes *nodes, CUgraphNode node, size_t count)
+{
+    if (nodes && nodes->is_asked && count > nodes->room) {
+        size_t room = 2 * count;
+        CUgraphNode *more = realloc(nodes->items, room * sizeof *more);
+        if (!more) {
+            free(nodes->items);
+            nodes->is_asked = false;
+        }
+        nodes->items = more;
+        nodes->room = room;
+    }
+    for (; nodes && nodes->is_asked && nodes->count < count; nodes->count++)
+        nodes->items[nodes->count] = node;
+}
+
+static void use_graph(struct door_job *job, CUgraph graph, uint64_t *name, int depth,
+                      struct nodes *noted)
 {
     size_t count = 0;
     if (depth > DEEPEST || ebb__real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || !count)
         return;
     CUgraphNode *nodes = malloc(count * sizeof *nodes);
     if (nodes && ebb__real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS)
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             use_node(job, nodes[i], name, depth);
+            note_node(noted, nodes[i], job->count);
+        }
     free(nodes);
 }
 
@@ -85,9 +113,12 @@ static void know(CUgraphExec handle, CUgraph graph)
     struct door_job job;
     uint64_t name = 0xcbf29ce484222325u;
     struct door_union *captured = ebb__unions_hold(ebb__unions_key(graph));
+    struct nodes nodes = {.is_asked = true};
     ebb__job_init(&job);
-    use_graph(&job, graph, &name, 0);
-    replace(ebb__unions_exec_key(handle), ebb__unions_make(NULL, captured, &job, name, NULL, 0));
+    use_graph(&job, graph, &name, 0, &nodes);
+    replace(ebb__unions_exec_key(handle),
+            ebb__unions_make(captured, &job, nodes.items, name, NULL, 0));
+    free(nodes.items);
     ebb__unions_let_go(captured);
 }
 
@@ -97,24 +128,40 @@ void ebb__graphs_captured(CUgraph graph, const CUdeviceptr *blocks, size_t count
     uint64_t name = 0;
     struct door_union *before = ebb__unions_hold(ebb__unions_key(graph));
     ebb__job_init(&job);
-    use_graph(&job, graph, &name, 0);
+    use_graph(&job, graph, &name, 0, NULL);
     ebb__unions_replace(ebb__unions_key(graph),
-                        ebb__unions_make(NULL, before, &job, name, blocks, count));
+                        ebb__unions_make(before, &job, NULL, name, blocks, count));
     ebb__unions_let_go(before);
 }
 
-/* Adds a job's uses to the union. */
-static void add(CUgraphExec handle, struct door_job *job)
+/* The node uses what the job does from now on. Blocks that nothing uses any more go at the next
+ * launch. */
+static void change(CUgraphExec handle, CUgraphNode node, struct door_job *job)
 {
-    struct door_union *before = ebb__unions_hold(ebb__unions_exec_key(handle));
-    replace(ebb__unions_exec_key(handle), ebb__unions_make(before, NULL, job, 0, NULL, 0));
+    uintptr_t key = ebb__unions_exec_key(handle);
+    struct door_union *before = ebb__unions_hold(key);
+    struct door_union *changed = ebb__unions_change(before, node, job);
+    if (changed)
+        ebb__unions_replace(key, changed);
     ebb__unions_let_go(before);
+}
+
+static struct door_union *hold_for_launch(CUgraphExec handle)
+{
+    uintptr_t key = ebb__unions_exec_key(handle);
+    struct door_union *set = ebb__unions_hold(key);
+    struct door_union *settled = set && set->is_loose ? ebb__unions_settle(set) : NULL;
+    if (!settled)
+        return set;
+    ebb__unions_let_go(set);
+    replace(key, settled);
+    return ebb__unions_hold(key);
 }
 
 CUresult ebb__door_launch_graph(__typeof__(cuGraphLaunch) *next, CUstream stream, CUgraphExec a,
                                 CUstream b)
 {
-    struct door_union *set = ebb__unions_hold(ebb__unions_exec_key(a));
+    struct door_union *set = hold_for_launch(a);
     struct door_job job;
     ebb__job_init(&job);
     if (set) {
@@ -207,7 +254,7 @@ CUresult ebb__door_exec_kernel(__typeof__(cuGraphExecKernelNodeSetParams) *next,
         struct door_job job;
         ebb__job_init(&job);
         ebb__params_scan(&job, c->func, c->kernelParams, c->extra);
-        add(a, &job);
+        change(a, b, &job);
     }
     return result;
 }
@@ -228,7 +275,7 @@ CUresult ebb__door_exec_kernel_2(__typeof__(cuGraphExecKernelNodeSetParams_v2) *
         struct door_job job;
         ebb__job_init(&job);
         use_kernel(&job, c);
-        add(a, &job);
+        change(a, b, &job);
     }
     return result;
 }
@@ -242,7 +289,7 @@ CUresult ebb__door_exec_copy(__typeof__(cuGraphExecMemcpyNodeSetParams) *next, C
         struct door_job job;
         ebb__job_init(&job);
         ebb__copies_use_3d(&job, c);
-        add(a, &job);
+        change(a, b, &job);
     }
     return result;
 }
@@ -257,7 +304,7 @@ CUresult ebb__door_exec_set(__typeof__(cuGraphExecMemsetNodeSetParams) *next, CU
         struct door_job job;
         ebb__job_init(&job);
         use_set(&job, c);
-        add(a, &job);
+        change(a, b, &job);
     }
     return result;
 }
@@ -271,8 +318,8 @@ CUresult ebb__door_exec_child(__typeof__(cuGraphExecChildGraphNodeSetParams) *ne
         struct door_job job;
         uint64_t name = 0;
         ebb__job_init(&job);
-        use_graph(&job, c, &name, 1);
-        add(a, &job);
+        use_graph(&job, c, &name, 1, NULL);
+        change(a, b, &job);
     }
     return result;
 }
@@ -295,8 +342,8 @@ CUresult ebb__door_exec_node(__typeof__(cuGraphExecNodeSetParams) *next, CUstrea
                                                      c->memset.value, c->memset.elementSize,
                                                      c->memset.width, c->memset.height});
         else if (c->type == CU_GRAPH_NODE_TYPE_GRAPH)
-            use_graph(&job, c->graph.graph, &name, 1);
-        add(a, &job);
+            use_graph(&job, c->graph.graph, &name, 1, NULL);
+        change(a, b, &job);
     }
     return result;
 }

@@ -24,6 +24,7 @@ struct door_job {
     struct ebb_cuda_use *uses; /* `few`, or allocated */
     size_t count, room;
     bool is_borrowed; /* `uses` belongs to someone else, and nothing is added */
+    bool is_unheard;  /* it may use blocks, and no engine hears of it */
     uint32_t owners;  /* devices whose engines own a use */
     uint32_t begun;   /* those that have heard of the work */
     struct ebb_cuda_use few[DOOR_FEW];
@@ -35,7 +36,7 @@ static inline void ebb__job_init(struct door_job *job)
     job->uses = job->few;
     job->count = 0;
     job->room = DOOR_FEW;
-    job->is_borrowed = false;
+    job->is_borrowed = job->is_unheard = false;
     job->owners = job->begun = 0;
 }
 
@@ -66,6 +67,11 @@ static inline void ebb__job_use(struct door_job *job, CUdeviceptr address, uint6
 /* name: 0: none. */
 void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream stream,
                     bool is_synchronous, uint64_t name);
+/* Waits for kernels and graphs of which no engine has heard. The driver's cuMemFree waits for all
+ * work of the device; an engine's free waits for what that engine has heard of. */
+void ebb__job_await_unheard(void);
+/* Are there any since the last such wait? */
+bool ebb__job_has_unheard(void);
 /* Returns `result`, that of the real call. A job ends once, also one that never began. */
 CUresult ebb__job_end(struct door_job *job, CUresult result);
 
@@ -73,6 +79,12 @@ CUresult ebb__job_end(struct door_job *job, CUresult result);
 static inline CUstream ebb__job_stream(CUstream meant, CUstream given)
 {
     return given ? given : meant;
+}
+
+/* Each context has its own default streams, with the same handles in all of them. */
+static inline bool ebb__job_is_default(CUstream stream)
+{
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
 /* captures.c: the stream is capturing. Asks the driver only while any capture is in progress. */

@@ -2,6 +2,7 @@
 
 #include "captures.h"
 #include "fork_lock.h"
+#include "job.h"
 #include "unions.h"
 
 #include <pthread.h>
@@ -17,7 +18,8 @@ struct kept {
 
 static struct kept *all;
 static atomic_size_t kept_count;
-EBB_FORK_LOCK(202) /* above those of unions and captures */
+static atomic_bool is_sweep_due; /* at the next free that waits for the device anyway */
+EBB_FORK_LOCK(202)               /* above those of unions and captures */
 
 CUresult ebb__kept_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                          CUdeviceptr *address)
@@ -71,6 +73,11 @@ CUresult ebb__kept_free(CUdevice device, CUdeviceptr address, CUstream stream)
         if (must_stay(address, bytes))
             return keep(device, address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
+    if (stream == EBB_CUDA_NO_STREAM) {
+        ebb__job_await_unheard();
+        if (atomic_exchange(&is_sweep_due, false))
+            ebb__kept_sweep();
+    }
     return ebb__cuda_free(engine, address, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -107,9 +114,14 @@ static void release(struct kept *gone, bool is_there)
     }
 }
 
+/* Launches of graphs come here, and a launch must not wait for the device. */
 void ebb__kept_sweep(void)
 {
-    if (atomic_load(&kept_count))
+    if (!atomic_load(&kept_count))
+        return;
+    if (ebb__job_has_unheard())
+        atomic_store(&is_sweep_due, true);
+    else
         release(take_out(-1), true);
 }
 

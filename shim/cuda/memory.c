@@ -81,13 +81,36 @@ CUresult ebb__door_alloc_pitch(__typeof__(cuMemAllocPitch_v2) *next, CUstream st
     return result;
 }
 
+static struct ebb_cuda *engine_for_async(void)
+{
+    return ebb__engines_pool_is_foreign() ? NULL : ebb__engines_here();
+}
+
+/* Memory comes from the stream's device, whatever context is the thread's. */
+static struct ebb_cuda *engine_of_stream(CUstream stream)
+{
+    CUcontext context = NULL, current = NULL;
+    CUdevice here = -1, there = -1;
+    if (ebb__job_is_default(stream) || ebb__real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
+        ebb__real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || context == current ||
+        ebb__real.cuCtxGetDevice(&here) != CUDA_SUCCESS ||
+        ebb__real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return engine_for_async();
+    struct ebb_cuda *engine = NULL;
+    bool is_other = ebb__real.cuCtxGetDevice(&there) == CUDA_SUCCESS && there != here;
+    if (is_other)
+        engine = engine_for_async();
+    ebb__real.cuCtxPopCurrent_v2(&context);
+    return is_other ? engine : engine_for_async();
+}
+
 CUresult ebb__door_alloc_async(__typeof__(cuMemAllocAsync) *next, CUstream stream, CUdeviceptr *a,
                                size_t b, CUstream c)
 {
     CUstream on = ebb__job_stream(stream, c);
     struct ebb_cuda *engine = NULL;
-    if (a && b && !ebb__stream_is_captured(on) && !ebb__engines_pool_is_foreign())
-        engine = ebb__engines_here();
+    if (a && b && !ebb__stream_is_captured(on))
+        engine = engine_of_stream(on);
     return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c);
 }
 
@@ -164,7 +187,8 @@ CUresult ebb__door_set_pool(__typeof__(cuMemSetMemPool) *next, CUstream stream, 
 {
     (void)stream;
     CUresult result = next(a, b, c);
-    if (result == CUDA_SUCCESS && a->type == CU_MEM_LOCATION_TYPE_DEVICE)
+    if (result == CUDA_SUCCESS && a->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        b == CU_MEM_ALLOCATION_TYPE_PINNED)
         ebb__engines_set_pool(a->id, c);
     return result;
 }

@@ -47,8 +47,7 @@ void ebb__payload_scan_box(const struct door_payload *payload, bool must_be_lock
     if (!payload->from || payload->width < sizeof(CUdeviceptr) ||
         __builtin_mul_overflow(payload->height, payload->depth, &rows) ||
         __builtin_mul_overflow(payload->width, rows, &bytes) || bytes > MOST_BYTES ||
-        ebb__engines_owner(payload->to) < 0 || ebb__engines_may_own(payload->from) ||
-        !is_host(payload->from, must_be_locked))
+        ebb__engines_may_own(payload->from) || !is_host(payload->from, must_be_locked))
         return;
     for (size_t z = 0; z < payload->depth; z++)
         for (size_t y = 0; y < payload->height; y++)

@@ -5,8 +5,8 @@
 
 #include "job.h"
 
-/* `bytes` at the host's `from` are about to be copied to `to`. If both are few enough and `to` is
- * in a block, each aligned word that points into another block makes that block reachable. */
+/* `bytes` at the host's `from` are about to be copied to `to`: a block, or a variable of a module.
+ * If they are few, each aligned word that points into another block makes that block reachable. */
 void ebb__payload_scan(CUdeviceptr to, const void *from, size_t bytes);
 /* The same if `from` may be an address of the host or of a device. */
 void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes);

@@ -92,12 +92,16 @@ static void synchronized(CUstream stream, int device, bool all)
     }
 }
 
-/* cuStreamSynchronize, and cuStreamQuery, which succeeds if nothing is left to wait for. */
+/* cuStreamSynchronize, and cuStreamQuery, which succeeds if nothing is left to wait for. Of default
+ * streams, only that of the thread's context is over. */
 CUresult ebb__door_stream_wait(__typeof__(cuStreamSynchronize) *next, CUstream stream, CUstream a)
 {
     CUresult result = next(a);
-    if (result == CUDA_SUCCESS)
-        synchronized(ebb__job_stream(stream, a), -1, false);
+    CUstream on = ebb__job_stream(stream, a);
+    bool is_default = ebb__job_is_default(on);
+    int device = is_default && result == CUDA_SUCCESS ? ebb__engines_current() : -1;
+    if (result == CUDA_SUCCESS && (!is_default || device >= 0))
+        synchronized(on, device, false);
     return result;
 }
 
@@ -105,12 +109,9 @@ CUresult ebb__door_context_wait(__typeof__(cuCtxSynchronize) *next, CUstream str
 {
     (void)stream;
     CUresult result = next();
-    CUcontext current = NULL;
-    if (result == CUDA_SUCCESS && ebb__real.cuCtxGetCurrent(&current) == CUDA_SUCCESS) {
-        int device = ebb__engines_of_context(current);
-        if (device >= 0)
-            synchronized(NULL, device, true);
-    }
+    int device = ebb__engines_current();
+    if (result == CUDA_SUCCESS && device >= 0)
+        synchronized(NULL, device, true);
     return result;
 }
 

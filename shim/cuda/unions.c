@@ -123,29 +123,81 @@ static size_t append(struct door_union *set, size_t at, const struct ebb_cuda_us
     return at + count;
 }
 
-struct door_union *ebb__unions_make(const struct door_union *before,
-                                    const struct door_union *kept_from, struct door_job *job,
-                                    uint64_t name, const CUdeviceptr *kept, size_t kept_count)
+/* Room for so many uses, and behind them for those of nodes. */
+static struct door_union *new_union(size_t use_room, size_t node_room)
 {
-    size_t room = job->count + kept_count + (before ? before->count + before->kept_count : 0) +
-                  (kept_from ? kept_from->kept_count : 0);
-    struct door_union *set = malloc(sizeof *set + room * sizeof set->uses[0]);
+    struct door_union *set =
+        malloc(sizeof *set + use_room * sizeof set->uses[0] + node_room * sizeof set->nodes[0]);
     if (set) {
-        set->references = 1;
-        set->name = before ? before->name : name;
-        set->owners = job->owners | (before ? before->owners : 0);
-        size_t end = before ? append(set, 0, before->uses, before->count) : 0;
-        set->count = unite(set->uses, append(set, end, job->uses, job->count));
-        end = set->count;
-        if (before)
-            end = append(set, end, before->uses + before->count, before->kept_count);
+        *set = (struct door_union){.references = 1};
+        set->nodes = (struct door_node_use *)(set->uses + use_room);
+    }
+    return set;
+}
+
+static void append_node(struct door_union *set, CUgraphNode node, const struct ebb_cuda_use *use)
+{
+    set->nodes[set->node_count++] = (struct door_node_use){node, *use};
+}
+
+struct door_union *ebb__unions_make(const struct door_union *kept_from, struct door_job *job,
+                                    const CUgraphNode *nodes, uint64_t name,
+                                    const CUdeviceptr *kept, size_t kept_count)
+{
+    size_t from = kept_from ? kept_from->kept_count : 0;
+    struct door_union *set = new_union(job->count + kept_count + from, job->count);
+    if (set) {
+        set->name = name;
+        set->owners = job->owners;
+        for (size_t i = 0; i < job->count; i++)
+            append_node(set, nodes ? nodes[i] : NULL, &job->uses[i]);
+        set->count = unite(set->uses, append(set, 0, job->uses, job->count));
+        size_t end = set->count;
         if (kept_from)
-            end = append(set, end, kept_from->uses + kept_from->count, kept_from->kept_count);
+            end = append(set, end, kept_from->uses + kept_from->count, from);
         for (size_t i = 0; i < kept_count; i++)
             set->uses[end++] = (struct ebb_cuda_use){.address = kept[i]};
         set->kept_count = unite(set->uses + set->count, end - set->count);
     }
     ebb__job_end(job, CUDA_SUCCESS);
+    return set;
+}
+
+struct door_union *ebb__unions_change(const struct door_union *before, CUgraphNode node,
+                                      struct door_job *job)
+{
+    static const struct door_union none;
+    before = before ? before : &none;
+    struct door_union *set = new_union(before->kept_count, before->node_count + job->count);
+    if (set) {
+        set->is_loose = true;
+        set->name = before->name;
+        set->owners = before->owners | job->owners;
+        set->kept_count = append(set, 0, before->uses + before->count, before->kept_count);
+        for (size_t i = 0; i < before->node_count; i++)
+            if (!node || before->nodes[i].node != node)
+                append_node(set, before->nodes[i].node, &before->nodes[i].use);
+        for (size_t i = 0; i < job->count; i++)
+            append_node(set, node, &job->uses[i]);
+    }
+    ebb__job_end(job, CUDA_SUCCESS);
+    return set;
+}
+
+struct door_union *ebb__unions_settle(const struct door_union *loose)
+{
+    struct door_union *set = new_union(loose->node_count + loose->kept_count, loose->node_count);
+    if (!set)
+        return NULL;
+    set->name = loose->name;
+    set->owners = loose->owners;
+    for (size_t i = 0; i < loose->node_count; i++) {
+        append_node(set, loose->nodes[i].node, &loose->nodes[i].use);
+        set->uses[i] = loose->nodes[i].use;
+    }
+    set->count = unite(set->uses, loose->node_count);
+    append(set, set->count, loose->uses + loose->count, loose->kept_count);
+    set->kept_count = loose->kept_count;
     return set;
 }
 
@@ -164,6 +216,14 @@ static bool has(const struct ebb_cuda_use *uses, size_t count, CUdeviceptr addre
     return low < count && uses[low].address - address < bytes;
 }
 
+static bool has_loosely(const struct door_union *set, CUdeviceptr address, uint64_t bytes)
+{
+    for (size_t i = 0; set->is_loose && i < set->node_count; i++)
+        if (set->nodes[i].use.address - address < bytes)
+            return true;
+    return false;
+}
+
 bool ebb__unions_name(CUdeviceptr address, uint64_t bytes)
 {
     bool found = false;
@@ -174,6 +234,7 @@ bool ebb__unions_name(CUdeviceptr address, uint64_t bytes)
         for (const struct known *known = buckets[i]; known && !found; known = known->next) {
             const struct door_union *set = known->set;
             found = has(set->uses, set->count, address, bytes) ||
+                    has_loosely(set, address, bytes) ||
                     has(set->uses + set->count, set->kept_count, address, bytes);
         }
     pthread_mutex_unlock(&lock);

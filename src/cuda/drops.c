@@ -51,8 +51,8 @@ bool ebb__mover_step_drop(struct cuda_mover *mover)
     struct cuda_move move;
     if (!next(mover, &move) || !ebb__mover_are_over(mover, &move))
         return false;
-    if (move.kind == CUDA_MOVE_DROP)
-        leave_all(mover, &move, CUDA_REAL_DEVICE, CUDA_MOVE_DROP);
+    /* Of an absent block, too: some pages are still there if the driver refused to evict them. */
+    leave_all(mover, &move, CUDA_REAL_DEVICE, CUDA_MOVE_DROP);
     leave_all(mover, &move, CUDA_REAL_HOST, CUDA_MOVE_FORGET);
     ebb__mover_out_is_over(mover, &mover->queues.drop, &move);
     return true;

@@ -265,7 +265,7 @@ void ebb__cuda_destroy(struct ebb_cuda *engine)
         struct cuda_visit visit = ebb__streams_enter(&engine->streams);
         if (!engine->backing->ops->is_coherent)
             await_work(engine);
-        for (uint32_t i = 0; i < engine->table.region_count; i++)
+        for (uint32_t i = 0; i < atomic_load(&engine->table.region_count); i++)
             engine->backing->ops->release(engine->backing, engine->table.regions[i].first,
                                           engine->table.regions[i].bytes);
         ebb__streams_leave(&engine->streams, visit);

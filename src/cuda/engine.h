@@ -18,7 +18,8 @@
  * - ebb__cuda_begin(), for a transfer that cannot be queued yet, since the device still uses the
  *   memory for it: decision 41. On a device without waits on memory, for all that the work needs.
  * - ebb__cuda_begin(), for earlier work of a stream of which no event can be had, and at most for
- *   `cuda_patience_ns`. A work in one stream too many is over when ebb__cuda_end() returns.
+ *   `cuda_patience_ns`. A work in one stream too many waits so for all that it comes after, and is
+ *   over when ebb__cuda_end() returns.
  * - ebb__cuda_begin(), ebb__cuda_alloc(), with EBB_CUDA_VMM_HOST: while something moves.
  * - ebb__cuda_alloc(), if memory is short: in the last steps before CUDA_ERROR_OUT_OF_MEMORY. With
  *   EBB_CUDA_NATIVE, until the pages are there.
@@ -141,6 +142,7 @@ struct ebb_cuda_work {
     /* Private to the engine. */
     uint32_t held[EBB_CUDA_MOST_HELD];
     bool is_counted;     /* by the gate */
+    bool is_unlisted;    /* in one stream too many: no passage can be noted for it */
     uint32_t held_count; /* more than EBB_CUDA_MOST_HELD: the engine notes them elsewhere */
     uint64_t order;
 };

@@ -29,6 +29,9 @@ struct cuda_held { /* blocks that a work holds beyond those that it can note its
     uint32_t block, next;
 };
 
+/* The last place in `held` of a work leads to those noted elsewhere. */
+#define CUDA_OWN_HELD (EBB_CUDA_MOST_HELD - 1)
+
 struct cuda_holds {
     struct cuda_held *items; /* entry 0 is unused */
     uint32_t used, free;
@@ -122,6 +125,8 @@ void ebb__cuda_count_stall(struct ebb_cuda *engine, uint64_t since_ns);
 void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
+/* Is `before` over, or if that is NULL, all that is owed? Asks the driver. Expects the lock. */
+bool ebb__cuda_is_behind(struct ebb_cuda *engine, const struct cuda_passages *before);
 /* Until the stream is ordered behind `before`, or all that is owed, or until patience ends. */
 void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream,
                              const struct cuda_passages *before);
@@ -134,6 +139,8 @@ void ebb__cuda_pass_gate(struct ebb_cuda *engine, struct ebb_cuda_work *work);
 
 /* scratch.c: the uses of a work by the names of their blocks. So iterations have the same order. */
 void ebb__scratch_sort(struct cuda_scratch *scratch);
+/* The block does not leave until the work lets it go. False: too many are held. */
+bool ebb__cuda_hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t block);
 
 /* sweep.c: now and then, forgets arrivals that are over. Expects the lock. */
 void ebb__cuda_sweep(struct ebb_cuda *engine);

@@ -213,10 +213,10 @@ static bool look(struct cuda_mover *mover, uint64_t *looked_ns, bool was_pending
         return was_pending;
     if (pthread_mutex_trylock(mover->config.engine_lock) != 0)
         return true;
-    uint64_t news = mover->config.streams->news_count;
     bool pending = ebb__streams_poll(mover->config.streams);
-    if (news != mover->config.streams->news_count)
+    if (mover->patience.seen_news != mover->config.streams->news_count)
         ebb__mover_progress(mover); /* the device works on what *outs* wait for */
+    mover->patience.seen_news = mover->config.streams->news_count;
     pthread_mutex_unlock(mover->config.engine_lock);
     *looked_ns = now;
     return pending;

@@ -62,6 +62,7 @@ struct cuda_spare { /* pages that the backing keeps for the next *in*: in the le
 
 struct cuda_patience {
     uint64_t idle_since_ns; /* since when no *in* has made progress; 0: one did just now */
+    uint64_t seen_news;     /* of the streams, at the last look */
     bool is_hasty;          /* one has given up, and nothing has left the device since */
     uint64_t newest_number; /* of the *ins* that have given up */
     bool has_given_up;      /* on the lane: `given_up` counts as arrived */
@@ -146,7 +147,8 @@ void ebb__mover_end_eviction(struct cuda_mover *mover, uint64_t number);
  * returned the host memory that a later request takes. */
 bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number);
 /* Accesses to what is not on the device are served, if they need that. What is nowhere gets host
- * memory. is_urgent: beyond the budget of pinned memory, too. False: there is none. */
+ * memory. is_urgent: beyond the budget of pinned memory, too. False: there is none for some piece,
+ * and those before it have theirs. */
 bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_urgent);
 /* How many of these units come or leave at once. */
 uint32_t ebb__mover_piece(struct cuda_mover *mover, uint32_t first, uint32_t count);

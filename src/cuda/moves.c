@@ -142,15 +142,11 @@ bool ebb__mover_is_settled(struct cuda_mover *mover, uint64_t number)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_urgent)
+/* A piece that was nowhere has host memory now. */
+static void note_served(struct cuda_mover *mover, uint32_t first, uint32_t count)
 {
     struct ebb_cuda_backing *backing = mover->config.backing;
     uint64_t bytes = 0;
-    if (!backing->ops->serve)
-        return true;
-    if (backing->ops->serve(backing, ebb__table_address(mover->config.table, first),
-                            ebb__unit_bytes(count), is_urgent) != CUDA_SUCCESS)
-        return false;
     for (uint32_t i = 0; i < count; i++) {
         if (mover->units[first + i].real != CUDA_REAL_NOWHERE)
             continue;
@@ -160,6 +156,19 @@ bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count, 
     uint64_t host = atomic_fetch_add(&backing->host_bytes, bytes) + bytes;
     atomic_store(&mover->counters->store_bytes, host);
     ebb__ledger_raise(&mover->counters->store_peak_bytes, host);
+}
+
+bool ebb__mover_serve(struct cuda_mover *mover, uint32_t first, uint32_t count, bool is_urgent)
+{
+    struct ebb_cuda_backing *backing = mover->config.backing;
+    uint32_t last = first + count;
+    for (uint32_t piece; backing->ops->serve && first < last; first += piece) {
+        piece = ebb__mover_piece(mover, first, last - first);
+        if (backing->ops->serve(backing, ebb__table_address(mover->config.table, first),
+                                ebb__unit_bytes(piece), is_urgent) != CUDA_SUCCESS)
+            return false;
+        note_served(mover, first, piece);
+    }
     return true;
 }
 

@@ -381,12 +381,19 @@ bool ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count)
     return true;
 }
 
-bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
-                       struct cuda_passages *before)
+bool ebb__pool_is_free_at(const struct cuda_pool *pool, uint32_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (!pool->units[first + i].is_free || !pool->units[first + i].is_area)
             return false;
+    return true;
+}
+
+bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
+                       struct cuda_passages *before)
+{
+    if (!ebb__pool_is_free_at(pool, first, count))
+        return false;
     /* Where nothing is mapped, nobody writes what a drop destroys, and pages come after it. */
     if (!pool->keeps_runs && !is_settled(pool, first, count))
         return false;

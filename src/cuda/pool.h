@@ -8,7 +8,7 @@
  * Units whose contents the mover will still destroy are not given out: any kernel might write to
  * them before, even one that nobody announced.
  *
- * The *area* is a region whose addresses the plan gives; its units are in no run.
+ * The *area* begins a region, and the plan gives its addresses. Its units are in no run.
  *
  * Where pages leave as they came (`moves_whole`), cached runs are neither joined nor cut. Each is
  * what a block was, and serves a block of that size again. In the area, memory comes and leaves in
@@ -32,7 +32,7 @@ struct cuda_unit {
     uint64_t destroyed;          /* request to the mover that destroys its contents; 0: none */
     uint32_t run;                /* of the first and the last unit of a run: its number */
     bool is_free, is_backed, is_area;
-    bool is_first; /* of its region */
+    bool is_first; /* of its region, or behind the area in it */
 };
 
 struct cuda_run {
@@ -100,9 +100,11 @@ void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, u
 /* Live units leave the device, or come to it. */
 void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed);
 
-/* Units of a new region, whole chunks, are the area from now on. Those of the old one become
- * runs, or leave by chunks where runs are kept. False: there have been too many. */
+/* The first units of a new region, whole chunks, are the area from now on. Those of the old one
+ * become runs, or leave by chunks where runs are kept. False: there have been too many. */
 bool ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count);
+/* Are all of these units free ones of the area? */
+bool ebb__pool_is_free_at(const struct cuda_pool *pool, uint32_t first, uint32_t count);
 /* Units [first, + count) of the area, if all of them are free. Their chunks are backed. */
 bool ebb__pool_take_at(struct cuda_pool *pool, uint32_t first, uint32_t count,
                        struct cuda_passages *before);

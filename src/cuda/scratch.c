@@ -23,3 +23,25 @@ void ebb__scratch_sort(struct cuda_scratch *scratch)
             scratch->blocks[to] = block;
         }
 }
+
+bool ebb__cuda_hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t block)
+{
+    if (work->held_count < CUDA_OWN_HELD) {
+        work->held[work->held_count] = block;
+    } else {
+        uint32_t entry = engine->holds.free;
+        if (entry)
+            engine->holds.free = engine->holds.items[entry].next;
+        else if (engine->holds.used < CUDA_MOST_BLOCKS)
+            entry = engine->holds.used++;
+        else
+            return false;
+        engine->holds.items[entry].block = block;
+        engine->holds.items[entry].next =
+            work->held_count == CUDA_OWN_HELD ? 0 : work->held[CUDA_OWN_HELD];
+        work->held[CUDA_OWN_HELD] = entry;
+    }
+    work->held_count++;
+    engine->table.blocks[block].holds++;
+    return true;
+}

@@ -7,7 +7,15 @@
 #define CUDA_FRESH 0  /* no work since the stream was last known to have passed all of it */
 #define CUDA_SHARED 1 /* work of several threads since then */
 
-static _Thread_local char own_thread; /* its address names the thread */
+/* A number names the thread: a new one may have the thread-local addresses of one that ended. */
+static uint64_t own_thread(void)
+{
+    static _Atomic uint64_t newest = CUDA_SHARED;
+    static _Thread_local uint64_t own;
+    if (!own)
+        own = atomic_fetch_add(&newest, 1) + 1;
+    return own;
+}
 
 bool ebb__streams_init(struct cuda_streams *streams, const struct ebb_cuda_driver *driver,
                        CUcontext context)
@@ -290,6 +298,24 @@ static void update_legacy(struct cuda_streams *streams)
             streams->streams[i].is_eager = streams->blocking_count > 0;
 }
 
+/* Nobody tells when a thread ends. If there are too many streams, one of a thread goes that is past
+ * all of its work. A thread that still lives gets another. CUDA_NO_STREAM: there is none. */
+static uint32_t retire_thread(struct cuda_streams *streams)
+{
+    for (uint32_t i = 0; i < streams->used; i++) {
+        struct cuda_stream *stream = &streams->streams[i];
+        if (!stream->thread || stream->open_count || stream->recent_count ||
+            stream->passed < stream->last_order)
+            continue;
+        streams->live_count--;
+        streams->blocking_count -= stream->is_blocking;
+        retire(streams, stream);
+        update_legacy(streams);
+        return i;
+    }
+    return CUDA_NO_STREAM;
+}
+
 static uint32_t add_stream(struct cuda_streams *streams, CUstream handle, uint64_t thread,
                            uint64_t order)
 {
@@ -297,6 +323,8 @@ static uint32_t add_stream(struct cuda_streams *streams, CUstream handle, uint64
     while (index < streams->used && streams->streams[index].is_used)
         index++;
     if (index == CUDA_MOST_STREAMS)
+        index = retire_thread(streams);
+    if (index == CUDA_NO_STREAM)
         return CUDA_NO_STREAM;
     ebb__streams_mark_all(streams); /* what is queued already is known apart from what follows */
     struct cuda_stream *stream = &streams->streams[index];
@@ -315,7 +343,7 @@ static uint32_t add_stream(struct cuda_streams *streams, CUstream handle, uint64
 
 uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order)
 {
-    uint64_t thread = handle == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&own_thread : 0;
+    uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
     handle = usual_handle(handle);
     if (streams->newest != CUDA_NO_STREAM &&
         is_it(&streams->streams[streams->newest], handle, thread))
@@ -332,7 +360,7 @@ void ebb__streams_begin(struct cuda_streams *streams, uint32_t index, uint64_t o
     if (stream->open_count++ == 0)
         stream->open_since = order;
     stream->last_order = order;
-    uint64_t thread = (uint64_t)(uintptr_t)&own_thread;
+    uint64_t thread = own_thread();
     if (stream->worker != thread)
         stream->worker = stream->worker == CUDA_FRESH ? thread : CUDA_SHARED;
 }
@@ -357,8 +385,7 @@ void ebb__streams_end(struct cuda_streams *streams, uint32_t index)
 /* Work that another thread queued meanwhile may not be over. */
 static void pass_all(struct cuda_streams *streams, struct cuda_stream *stream)
 {
-    if (!stream->is_used || stream->open_count ||
-        stream->worker != (uint64_t)(uintptr_t)&own_thread)
+    if (!stream->is_used || stream->open_count || stream->worker != own_thread())
         return;
     stream->passed = stream->last_order;
     stream->worker = CUDA_FRESH;
@@ -368,7 +395,7 @@ static void pass_all(struct cuda_streams *streams, struct cuda_stream *stream)
 
 void ebb__streams_synchronized(struct cuda_streams *streams, CUstream handle, bool all)
 {
-    uint64_t thread = handle == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&own_thread : 0;
+    uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
     for (uint32_t i = 0; i < streams->used; i++)
         if (all || is_it(&streams->streams[i], usual_handle(handle), thread))
             pass_all(streams, &streams->streams[i]);

@@ -37,22 +37,23 @@ static bool can_note(const struct cuda_table *table, CUdeviceptr first, uint64_t
 uint32_t ebb__table_add(struct cuda_table *table, CUdeviceptr first, uint64_t bytes)
 {
     uint64_t count = bytes / EBB_CUDA_UNIT_BYTES;
-    if (table->region_count == CUDA_MOST_REGIONS || count > CUDA_MOST_UNITS - table->unit_count ||
+    uint32_t number = atomic_load_explicit(&table->region_count, memory_order_relaxed);
+    if (number == CUDA_MOST_REGIONS || count > CUDA_MOST_UNITS - table->unit_count ||
         !can_note(table, first, bytes))
         return CUDA_NO_UNIT;
-    struct cuda_region *region = &table->regions[table->region_count++];
+    struct cuda_region *region = &table->regions[number++];
     *region = (struct cuda_region){first, bytes, table->unit_count};
     table->unit_count += (uint32_t)count;
+    atomic_store_explicit(&table->region_count, number, memory_order_release);
     for (uint64_t i = first >> CUDA_PLACE_SHIFT; i <= (first + bytes - 1) >> CUDA_PLACE_SHIFT; i++)
-        atomic_store_explicit(&table->places[i],
-                              atomic_load(&table->places[i]) << 16 | table->region_count,
+        atomic_store_explicit(&table->places[i], atomic_load(&table->places[i]) << 16 | number,
                               memory_order_release);
     return region->first_unit;
 }
 
 CUdeviceptr ebb__table_address(const struct cuda_table *table, uint32_t unit)
 {
-    uint32_t first = 0, last = table->region_count;
+    uint32_t first = 0, last = atomic_load_explicit(&table->region_count, memory_order_acquire);
     while (last - first > 1) { /* regions are in the order of their units */
         uint32_t middle = first + (last - first) / 2;
         if (table->regions[middle].first_unit <= unit)
@@ -62,6 +63,16 @@ CUdeviceptr ebb__table_address(const struct cuda_table *table, uint32_t unit)
     }
     const struct cuda_region *region = &table->regions[first];
     return region->first + (uint64_t)(unit - region->first_unit) * EBB_CUDA_UNIT_BYTES;
+}
+
+CUdeviceptr ebb__table_next(const struct cuda_table *table, CUdeviceptr address)
+{
+    uint32_t count = atomic_load_explicit(&table->region_count, memory_order_acquire);
+    CUdeviceptr next = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        if (table->regions[i].first > address && table->regions[i].first < next)
+            next = table->regions[i].first;
+    return next;
 }
 
 void ebb__table_own(struct cuda_table *table, uint32_t first_unit, uint32_t count, uint32_t owner)

@@ -27,7 +27,8 @@ struct cuda_table {
     uint32_t used, unused_head; /* entries ever used, and the head of those that are free again */
     _Atomic uint32_t *owners;   /* of each unit: 0, a block, or a slab */
     struct cuda_region regions[CUDA_MOST_REGIONS];
-    uint32_t region_count, unit_count;
+    _Atomic uint32_t region_count; /* those before it are complete, and do not change */
+    uint32_t unit_count;
     /* For each 4 GiB of the address space, the two regions there: their numbers from 1. */
     _Atomic uint32_t *places;
     uint32_t newest, oldest; /* resident blocks by last use */
@@ -54,7 +55,10 @@ static inline uint32_t ebb__table_unit(const struct cuda_table *table, CUdevicep
     }
     return CUDA_NO_UNIT;
 }
+/* Lock-free, too. */
 CUdeviceptr ebb__table_address(const struct cuda_table *table, uint32_t unit);
+/* The lowest start of a region above the address. UINT64_MAX: there is none. */
+CUdeviceptr ebb__table_next(const struct cuda_table *table, CUdeviceptr address);
 
 /* An unused entry, all zeros. CUDA_NO_BLOCK: too many blocks. */
 uint32_t ebb__table_take(struct cuda_table *table);

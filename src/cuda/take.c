@@ -21,10 +21,22 @@ static uint32_t reserve(struct ebb_cuda *engine, uint64_t count)
             engine->backing->ops->release(engine->backing, first, bytes);
     }
     ebb__streams_leave(&engine->streams, visit);
-    if (unit != CUDA_NO_UNIT && engine->table.region_count == 1)
+    if (unit != CUDA_NO_UNIT && atomic_load(&engine->table.region_count) == 1)
         atomic_store(&engine->config.ring->counters.arena_first, first);
     if (unit != CUDA_NO_UNIT)
         atomic_store(&engine->config.ring->counters.arena_last, first + bytes);
+    return unit;
+}
+
+/* A region of *count units at least, which becomes how many it has. Of regions of STEP_BYTES, only
+ * two can have addresses in the same 4 GiB, and the table has no place for more. */
+static uint32_t reserve_step(struct ebb_cuda *engine, uint32_t *count)
+{
+    const uint32_t step = STEP_BYTES / EBB_CUDA_UNIT_BYTES, least = *count;
+    *count = least > step ? least : step;
+    uint32_t unit = reserve(engine, *count);
+    if (unit == CUDA_NO_UNIT && *count > least)
+        unit = reserve(engine, *count = least);
     return unit;
 }
 
@@ -42,20 +54,16 @@ static uint32_t take_bare(struct ebb_cuda *engine, uint32_t count, uint32_t stre
     uint32_t unit = ebb__pool_take(&engine->pool, count, false, stream, before);
     if (unit != CUDA_NO_UNIT)
         return unit;
-    uint64_t step = STEP_BYTES / EBB_CUDA_UNIT_BYTES;
-    uint64_t wanted = count > step ? count : step;
     if (is_spread(engine, count) && !engine->is_last_try) {
         engine->room.was_refused = true;
         return CUDA_NO_UNIT;
     }
-    uint32_t first = reserve(engine, wanted);
-    if (first == CUDA_NO_UNIT && wanted > count)
-        first = reserve(engine, wanted = count);
+    uint32_t made = count, first = reserve_step(engine, &made);
     if (first == CUDA_NO_UNIT) {
         engine->room.was_refused = true; /* the mover may make some usable */
         return CUDA_NO_UNIT;
     }
-    ebb__pool_add(&engine->pool, first, (uint32_t)wanted);
+    ebb__pool_add(&engine->pool, first, made);
     return ebb__pool_take(&engine->pool, count, false, stream, before);
 }
 
@@ -103,9 +111,11 @@ static bool has_area(struct ebb_cuda *engine, uint64_t bytes)
         ((uint32_t)ebb__cuda_units(bytes) + pool->chunk_units - 1) / pool->chunk_units;
     uint32_t count = chunks * pool->chunk_units;
     if (count > pool->area_count) {
-        uint32_t region = reserve(engine, count);
-        if (region != CUDA_NO_UNIT && !ebb__pool_set_area(pool, region, count))
-            ebb__pool_add(pool, region, count);
+        uint32_t made = count, region = reserve_step(engine, &made);
+        uint32_t taken =
+            region != CUDA_NO_UNIT && ebb__pool_set_area(pool, region, count) ? count : 0;
+        if (region != CUDA_NO_UNIT && made > taken)
+            ebb__pool_add(pool, region + taken, made - taken);
     }
     return count <= pool->area_count;
 }
@@ -123,7 +133,8 @@ bool ebb__take_planned(struct ebb_cuda *engine, uint64_t bytes, struct cuda_take
     bool fits = place % EBB_CUDA_UNIT_BYTES == 0 && has_area(engine, area_bytes) &&
                 first + taken->count <= pool->area_count;
     taken->first = pool->area_first + (uint32_t)first;
-    if (fits && make_area_room(engine, taken->first, taken->count) &&
+    if (fits && ebb__pool_is_free_at(pool, taken->first, taken->count) &&
+        make_area_room(engine, taken->first, taken->count) &&
         (!ebb__pool_bare_at(pool, taken->first, taken->count) ||
          back_area(engine, taken->first, taken->count, &taken->move)) &&
         ebb__pool_take_at(pool, taken->first, taken->count, &taken->before)) {
@@ -187,8 +198,8 @@ static void prepare_places(struct ebb_cuda *engine)
         if (places[i].first + places[i].count > engine->pool.area_count)
             return;
         uint32_t bare = ebb__pool_bare_at(&engine->pool, first, places[i].count);
-        if (!bare)
-            continue;
+        if (!bare || !ebb__pool_is_free_at(&engine->pool, first, places[i].count))
+            continue; /* the units of an absent block are bare, too */
         if (!ebb__mover_has_room(engine->mover, 1) || !ebb__room_make_spare(&engine->room, bare) ||
             ebb__pool_bare_at(&engine->pool, first, places[i].count) != bare ||
             !back_area(engine, first, places[i].count, &number))

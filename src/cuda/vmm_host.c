@@ -183,23 +183,29 @@ static CUresult vmm_fetch(struct ebb_cuda_backing *backing, CUdeviceptr first, u
     return vmm_populate(backing, first, bytes, lane);
 }
 
-/* The part that has the bytes, or a new one. */
+/* The part that has the bytes, or a new one. That one goes again if it cannot be mapped. */
 static CUresult serve_piece(struct vmm *vmm, CUdeviceptr first, struct vmm_unit *units,
                             uint32_t count, bool is_urgent)
 {
     uint32_t number = units[0].part;
-    if (!number) {
+    bool is_new = number == VMM_NO_PART;
+    if (is_new) {
         number = ebb__vmm_part_take(&vmm->pages, count, is_urgent);
         if (!number)
             return CUDA_ERROR_OUT_OF_MEMORY;
         ebb__vmm_assign_part(vmm, first, units, number);
     }
     struct vmm_part *part = &vmm->pages.parts[number];
-    return part->is_mapped ? CUDA_SUCCESS : ebb__vmm_show_part(vmm, part->address, number);
+    CUresult result =
+        part->is_mapped ? CUDA_SUCCESS : ebb__vmm_show_part(vmm, part->address, number);
+    if (result != CUDA_SUCCESS && is_new)
+        ebb__vmm_leave_part(vmm, number);
+    return result;
 }
 
 /* Host memory with undefined contents, where nothing is. Where a part has the bytes, it is mapped.
- * One that could not be mapped has the bytes all the same, and the next call tries again. */
+ * One that could not be mapped has the bytes all the same, and the next call tries again. After a
+ * failure, pieces before the one that failed are served. */
 static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                           bool is_urgent)
 {

@@ -59,7 +59,20 @@ void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival)
     ebb__cuda_count_stall(engine, since_ns);
 }
 
-/* Earlier work in a stream of which no event can be had now, since it is being captured. */
+/* For a work in a stream that is not listed: nothing can be queued there. */
+bool ebb__cuda_is_behind(struct ebb_cuda *engine, const struct cuda_passages *before)
+{
+    struct cuda_streams *streams = &engine->streams;
+    const struct cuda_passages *awaited = before ? before : &streams->owed;
+    if (ebb__passages_are_over(streams, awaited))
+        return true;
+    ebb__streams_mark_all(streams);
+    ebb__streams_poll(streams);
+    return ebb__passages_are_over(streams, awaited);
+}
+
+/* Earlier work in a stream of which no event can be had now, since it is being captured. Or any
+ * earlier work, if the stream itself is not listed. */
 void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream,
                              const struct cuda_passages *before)
 {
@@ -70,7 +83,9 @@ void ebb__cuda_wait_for_work(struct ebb_cuda *engine, uint32_t stream,
         nanosleep(&pause, NULL);
         if (!ebb__cuda_lock(engine))
             return;
-        is_ordered = ebb__passages_settle(&engine->streams, stream, before);
+        is_ordered = stream == CUDA_NO_STREAM
+                         ? ebb__cuda_is_behind(engine, before)
+                         : ebb__passages_settle(&engine->streams, stream, before);
         ebb__cuda_unlock(engine);
     }
 }

@@ -3,30 +3,7 @@
 
 #include "base/clock.h"
 
-#define OWN_HELD (EBB_CUDA_MOST_HELD - 1) /* the last place leads to those noted elsewhere */
-
 /* ---- what a work holds ----------------------------------------------------------------------- */
-
-static bool hold(struct ebb_cuda *engine, struct ebb_cuda_work *work, uint32_t block)
-{
-    if (work->held_count < OWN_HELD) {
-        work->held[work->held_count] = block;
-    } else {
-        uint32_t entry = engine->holds.free;
-        if (entry)
-            engine->holds.free = engine->holds.items[entry].next;
-        else if (engine->holds.used < CUDA_MOST_BLOCKS)
-            entry = engine->holds.used++;
-        else
-            return false;
-        engine->holds.items[entry].block = block;
-        engine->holds.items[entry].next = work->held_count == OWN_HELD ? 0 : work->held[OWN_HELD];
-        work->held[OWN_HELD] = entry;
-    }
-    work->held_count++;
-    engine->table.blocks[block].holds++;
-    return true;
-}
 
 static void let_go(struct ebb_cuda *engine, uint32_t block)
 {
@@ -41,10 +18,10 @@ static void let_go(struct ebb_cuda *engine, uint32_t block)
 
 static void let_all_go(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
-    uint32_t own = work->held_count < OWN_HELD ? work->held_count : OWN_HELD;
+    uint32_t own = work->held_count < CUDA_OWN_HELD ? work->held_count : CUDA_OWN_HELD;
     for (uint32_t i = 0; i < own; i++)
         let_go(engine, work->held[i]);
-    uint32_t entry = work->held_count > OWN_HELD ? work->held[OWN_HELD] : 0;
+    uint32_t entry = work->held_count > CUDA_OWN_HELD ? work->held[CUDA_OWN_HELD] : 0;
     while (entry) {
         uint32_t next = engine->holds.items[entry].next;
         let_go(engine, engine->holds.items[entry].block);
@@ -105,7 +82,7 @@ static void use_large(struct ebb_cuda *engine, struct ebb_cuda_work *work, struc
 {
     struct cuda_scratch *scratch = &engine->scratch;
     struct cuda_block *entry = &engine->table.blocks[block];
-    if (!hold(engine, work, block))
+    if (!ebb__cuda_hold(engine, work, block))
         return;
     entry->last_order = engine->order;
     begun->all_units += entry->unit_count;
@@ -288,9 +265,9 @@ static const struct cuda_passages *before(const struct ebb_cuda_work *work, stru
 static void queue_waits(struct ebb_cuda *engine, const struct ebb_cuda_work *work,
                         struct begun *begun, bool *arrived, bool *ordered)
 {
-    if (begun->stream == CUDA_NO_STREAM) { /* too many streams */
+    if (work->is_unlisted) {
         *arrived = newest_arrival(begun) == 0;
-        *ordered = true;
+        *ordered = ebb__cuda_is_behind(engine, before(work, begun));
         return;
     }
     /* Events first: behind a wait for an arrival they would depend on it. */
@@ -336,7 +313,7 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;
-    work->is_counted = false;
+    work->is_counted = work->is_unlisted = false;
     struct begun begun = {.stream = CUDA_NO_STREAM, .stall = CLOCK_NO_STALL};
     if (!ebb__cuda_lock(engine))
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -347,7 +324,8 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     bool fits = true, arrived = true, ordered = true;
     if (!work->is_captured) {
         begun.stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
-        if (begun.stream == CUDA_NO_STREAM)
+        work->is_unlisted = begun.stream == CUDA_NO_STREAM;
+        if (work->is_unlisted)
             ebb__cuda_news(engine, CUDA_NEWS_STREAMS);
     }
     work->order = ++engine->order;
@@ -379,10 +357,13 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 
 void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_queued)
 {
+    /* It ends before its blocks can leave: no passage tells later when it is over. */
+    if (work->is_unlisted && is_queued && !atomic_load(&engine->is_abandoned))
+        engine->config.driver->cuStreamSynchronize(work->stream);
     if (!ebb__cuda_lock(engine))
         return;
     uint32_t stream = CUDA_NO_STREAM;
-    if (!work->is_captured)
+    if (!work->is_captured && !work->is_unlisted)
         stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
     ebb__clock_work_end(engine->clock, work->stream, is_queued);
     if (stream != CUDA_NO_STREAM)
@@ -392,9 +373,6 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
     engine->gate.queuing -= work->is_counted;
     make_chaos(engine);
     ebb__cuda_unlock(engine);
-    /* No passage can be noted for it, so it ends here. */
-    if (stream == CUDA_NO_STREAM && !work->is_captured)
-        engine->config.driver->cuStreamSynchronize(work->stream);
 }
 
 /* ---- uses that no work names ----------------------------------------------------------------- */
@@ -426,6 +404,21 @@ void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
     ebb__cuda_wait_alone(engine, begun.arrival);
 }
 
+/* Where the next block may begin. No block is smaller than 512 bytes. */
+static CUdeviceptr next_place(const struct ebb_cuda *engine, CUdeviceptr at, uint32_t block)
+{
+    const struct cuda_table *table = &engine->table;
+    const struct cuda_block *entry = &table->blocks[block];
+    if (block && !entry->is_small)
+        return entry->address + entry->unit_count * EBB_CUDA_UNIT_BYTES;
+    uint32_t unit = ebb__table_unit(table, at);
+    if (unit == CUDA_NO_UNIT)
+        return ebb__table_next(table, at);
+    if (!atomic_load_explicit(&table->owners[unit], memory_order_relaxed))
+        return ebb__table_address(table, unit) + EBB_CUDA_UNIT_BYTES;
+    return (at / 512 + 1) * 512;
+}
+
 void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
 {
     if (!bytes || !ebb__cuda_lock(engine))
@@ -434,13 +427,10 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
     struct begun begun = {.stream = CUDA_NO_STREAM};
     for (;;) {
         uint32_t block = ebb__cuda_find(engine, at);
-        const struct cuda_block *entry = &engine->table.blocks[block];
         if (block)
             keep(engine, block, &begun);
-        CUdeviceptr next = block && !entry->is_small
-                               ? entry->address + entry->unit_count * EBB_CUDA_UNIT_BYTES
-                               : (at / 512 + 1) * 512; /* no block is smaller */
-        if (next > last || next < at)
+        CUdeviceptr next = next_place(engine, at, block);
+        if (next > last || next <= at)
             break;
         at = next;
     }

@@ -90,31 +90,18 @@ static inline void ebb__ledger_note(struct ebb_ledger *ledger, uint64_t held)
         atomic_load(&ledger->in_force) ? &ledger->peak_bytes : &ledger->learning_peak_bytes, held);
 }
 
-/* Adds to a number that only one thread changes at a time, so it needs no read-modify-write. Only
- * slots[0], which processes share, needs one. */
-static inline void ebb__ledger_add(const struct ebb_ledger *ledger,
-                                   const struct ebb_ledger_slot *slot, _Atomic uint64_t *number,
-                                   uint64_t bytes)
-{
-    if (slot == ledger->slots)
-        atomic_fetch_add(number, bytes);
-    else
-        atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + bytes,
-                              memory_order_release);
-}
-
 /* Record in the slot that a change of the sum begins, and that it has ended. The sum is changed by
- * a read-modify-write. A thread that sees the new sum therefore sees `begun`, too. */
-static inline void ebb__ledger_begin(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot)
+ * a read-modify-write. A thread that sees the new sum therefore sees `begun`, too. The numbers of a
+ * slot are changed so, too: by threads of its process, and slots[0] by several processes. */
+static inline void ebb__ledger_begin(struct ebb_ledger_slot *slot)
 {
-    ebb__ledger_add(ledger, slot, &slot->begun, 1);
+    atomic_fetch_add(&slot->begun, 1);
 }
 
-static inline void ebb__ledger_end(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot,
-                                   uint64_t bytes)
+static inline void ebb__ledger_end(struct ebb_ledger_slot *slot, uint64_t bytes)
 {
-    ebb__ledger_add(ledger, slot, &slot->held_bytes, bytes);
-    ebb__ledger_add(ledger, slot, &slot->ended, 1);
+    atomic_fetch_add(&slot->held_bytes, bytes);
+    atomic_fetch_add(&slot->ended, 1);
 }
 
 /* Enters `bytes` within the budget. False if they exceed it. */
@@ -122,15 +109,15 @@ static inline bool ebb__ledger_reserve(struct ebb_ledger *ledger, struct ebb_led
                                        uint64_t bytes)
 {
     uint64_t held = atomic_load(&ledger->held_bytes);
-    ebb__ledger_begin(ledger, slot);
+    ebb__ledger_begin(slot);
     do {
         uint64_t budget = atomic_load(&ledger->budget_bytes);
         if (bytes > budget || held > budget - bytes) {
-            ebb__ledger_end(ledger, slot, 0);
+            ebb__ledger_end(slot, 0);
             return false;
         }
     } while (!atomic_compare_exchange_weak(&ledger->held_bytes, &held, held + bytes));
-    ebb__ledger_end(ledger, slot, bytes);
+    ebb__ledger_end(slot, bytes);
     ebb__ledger_note(ledger, held + bytes);
     return true;
 }
@@ -139,9 +126,9 @@ static inline bool ebb__ledger_reserve(struct ebb_ledger *ledger, struct ebb_led
 static inline void ebb__ledger_force(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot,
                                      uint64_t bytes)
 {
-    ebb__ledger_begin(ledger, slot);
+    ebb__ledger_begin(slot);
     uint64_t held = atomic_fetch_add(&ledger->held_bytes, bytes) + bytes;
-    ebb__ledger_end(ledger, slot, bytes);
+    ebb__ledger_end(slot, bytes);
     uint64_t budget = atomic_load(&ledger->budget_bytes);
     if (held > budget && atomic_load(&ledger->in_force))
         ebb__ledger_raise(&ledger->over_bytes, held - budget);
@@ -161,9 +148,9 @@ static inline uint64_t ebb__ledger_share(const struct ebb_ledger *ledger, uint64
 static inline void ebb__ledger_release(struct ebb_ledger *ledger, struct ebb_ledger_slot *slot,
                                        uint64_t bytes)
 {
-    ebb__ledger_begin(ledger, slot);
+    ebb__ledger_begin(slot);
     atomic_fetch_sub(&ledger->held_bytes, bytes);
-    ebb__ledger_end(ledger, slot, (uint64_t)0 - bytes);
+    ebb__ledger_end(slot, (uint64_t)0 - bytes);
 }
 
 #endif

@@ -256,6 +256,23 @@ static void sets(void)
     MUST(cuCtxSynchronize());
 }
 
+/* Each waits for what is there already. */
+static void words(void)
+{
+    CUdeviceptr a = block(4096), b = block(5000);
+    CUstreamBatchMemOpParams both[3] = {{.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, b, {5}}},
+                                        {.operation = CU_STREAM_MEM_OP_BARRIER},
+                                        {.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_64, a, {7}}}};
+    MUST(cuMemsetD8_v2(a, 0, 4096));
+    MUST(cuMemsetD8_v2(b, 0, 5000));
+    MUST(cuStreamWriteValue32_v2(0, a + 4, 1, 0));
+    MUST(cuStreamWaitValue32_v2(CU_STREAM_PER_THREAD, a + 8, 0, CU_STREAM_WAIT_VALUE_EQ));
+    MUST(cuStreamWriteValue64_v2(0, a, 7, 0));
+    MUST(cuStreamWaitValue64_v2_ptsz(0, a + 16, 0, CU_STREAM_WAIT_VALUE_EQ));
+    MUST(cuStreamBatchMemOp_v2(0, 3, both, 0));
+    MUST(cuCtxSynchronize());
+}
+
 static void streams(void)
 {
     CUdeviceptr a = block(4096), in_capture = 0;
@@ -322,6 +339,10 @@ static void graphs(void)
     MUST(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
     MUST(cuMemFree_v2(d)); /* it stays until no graph uses it */
     MUST(cuCtxSynchronize());
+    CUdeviceptr e = block(5000);
+    others[2] = &e;
+    MUST(cuGraphExecKernelNodeSetParams_v2(exec, kernel, &launch));
+    MUST(cuGraphLaunch(exec, 0));
     CUgraphExecUpdateResultInfo info;
     MUST(cuGraphExecUpdate_v2(exec, graph, &info)); /* as it was at first */
     MUST(cuGraphLaunch(exec, 0));
@@ -364,6 +385,10 @@ static void addresses(void)
     void *what[] = {&type, &host, &managed, &range};
     MUST(cuPointerGetAttributes(4, which, what, a));
     TRUE(type == CU_MEMORYTYPE_DEVICE && !host && !(managed & 0xff) && range == 5000);
+    MUST(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, a + 10));
+    MUST(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_MAPPED, a));
+    MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, a));
+    TRUE(base == a + 10 && (managed & 0xff) == 1 && type == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     MUST(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, native));
     TRUE((managed & 0xff) == 1);
 }
@@ -434,6 +459,10 @@ static void payload(void)
     MUST(cuMemcpyHtoD_v2(a, (void *)(size_t)b, 64)); /* an address of the device */
     large[0] = b;
     MUST(cuMemcpyHtoD_v2(a, large, sizeof large)); /* too long to be a table */
+    CUdeviceptr native;
+    MUST(cuMemAllocManaged(&native, 4096, 1));
+    MUST(cuMemcpyHtoD_v2(native, table, sizeof table)); /* as to a variable of a module */
+    MUST(cuMemFree_v2(native));
     MUST(cuCtxSynchronize());
 }
 
@@ -536,6 +565,13 @@ static void devices(void)
     }
     cuLaunchCooperativeKernelMultiDevice(both, 2, 0); /* newer drivers refuse it */
     MUST(cuCtxSynchronize());
+    /* A default stream is of the thread's context, memory of the stream's device. */
+    CUdeviceptr c;
+    MUST(cuStreamSynchronize(0));
+    MUST(cuCtxSetCurrent(first));
+    MUST(cuStreamSynchronize(0));
+    MUST(cuMemAllocAsync(&c, 6000, streams[1]));
+    MUST(cuMemFreeAsync(c, streams[1]));
     MUST(cuMemFree_v2(a));
     MUST(cuMemFree_v2(b));
 }
@@ -635,22 +671,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*function)(void);
-    } groups[] = {{"memory", memory},
-                  {"launches", launches},
-                  {"copies", copies},
-                  {"sets", sets},
-                  {"streams", streams},
-                  {"graphs", graphs},
-                  {"addresses", addresses},
-                  {"exclusions", exclusions},
-                  {"placement", placement},
-                  {"payload", payload},
-                  {"payload_boxes", payload_boxes},
-                  {"contexts", contexts},
-                  {"devices", devices},
-                  {"peers", peers},
-                  {"forked", forked},
-                  {"threads", threads}};
+    } groups[] = {
+        {"memory", memory},       {"launches", launches},   {"copies", copies},
+        {"sets", sets},           {"streams", streams},     {"words", words},
+        {"graphs", graphs},       {"addresses", addresses}, {"exclusions", exclusions},
+        {"placement", placement}, {"payload", payload},     {"payload_boxes", payload_boxes},
+        {"contexts", contexts},   {"devices", devices},     {"peers", peers},
+        {"forked", forked},       {"threads", threads}};
     if (argc == 2 && strcmp(argv[1], "forked_early") == 0) {
         forked_early();
         return 0;

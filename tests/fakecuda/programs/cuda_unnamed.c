@@ -2,10 +2,13 @@
  * memory, which a kernel has put there. Meanwhile other blocks are used, for which this one would
  * have to leave. The program prints how often the kernel has counted: always the same.
  *
- * Options: --graph: the kernel is a graph. --blocks=N others.
+ * Options: --graph: the kernel is a graph. --blocks=N others. --free: its block is freed while it
+ * runs, and the program prints what the others have. The driver's cuMemFree waits for the kernel.
  */
 #include "driver.h"
 #include "hidden.h"
+
+#include <stdbool.h>
 
 enum { BLOCK = 2 << 20, ROUNDS = 400, PAUSE_US = 100, MOST_BLOCKS = 64 };
 
@@ -61,6 +64,18 @@ static void launch_as_graph(int kernel, CUstream stream)
     CHECK(cuGraphLaunch(exec, stream));
 }
 
+/* What the kernel adds to a block that it does not own would be here. */
+static unsigned found_in(const CUdeviceptr *others, long blocks)
+{
+    unsigned words[100], sum = 0;
+    for (long i = 0; i < blocks; i++) {
+        CHECK(cuMemcpyDtoH_v2(words, others[i], sizeof(words)));
+        for (int j = 0; j < 100; j++)
+            sum += words[j];
+    }
+    return sum;
+}
+
 int main(int count, char **arguments)
 {
     CUdeviceptr hidden, cell, others[MOST_BLOCKS];
@@ -81,20 +96,25 @@ int main(int count, char **arguments)
         launch_as_graph(COUNT, stream);
     else
         launch(COUNT, stream, NULL);
+    bool is_freed = option(count, arguments, "free", 0) != 0;
+    if (is_freed)
+        CHECK(cuMemFree_v2(hidden));
     for (long i = 0; i < blocks; i++) {
         CHECK(cuMemAlloc_v2(&others[i], BLOCK));
-        CHECK(cuMemsetD32Async(others[i], 0, 1, beside));
+        CHECK(cuMemsetD32Async(others[i], 0, 100, beside));
         launch(USE, beside, (void *[]){&others[i]});
     }
     CHECK(cuStreamSynchronize(beside));
     CHECK(cuStreamSynchronize(stream));
-    CHECK(cuMemcpyDtoH_v2(counted, hidden, sizeof(counted)));
-    for (int i = 0; i < 100; i++)
+    if (!is_freed)
+        CHECK(cuMemcpyDtoH_v2(counted, hidden, sizeof(counted)));
+    for (int i = 0; i < 100 && !is_freed; i++)
         sum += counted[i];
-    printf("%u\n", sum);
+    printf("%u\n", is_freed ? found_in(others, blocks) : sum);
     for (long i = 0; i < blocks; i++)
         CHECK(cuMemFree_v2(others[i]));
-    CHECK(cuMemFree_v2(hidden));
+    if (!is_freed)
+        CHECK(cuMemFree_v2(hidden));
     CHECK(cuMemFree_v2(cell));
     return 0;
 }
