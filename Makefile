@@ -72,7 +72,7 @@ test-schedules: deps
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS)
 	@EBB_CUDA_SEEDS=$(SCHEDULES) EBB_CUDA_FIRST=$(FIRST) EBB_CUDA_BACKINGS="$(BACKINGS)" \
-	  EBB_CUDA_ALL=$(ALL) EBB_CUDA_JOBS=$$((4 * $(JOBS))) $(PYTHON) tests/test_cuda_whole.py $(TESTS)
+	  EBB_CUDA_ALL=$(ALL) EBB_CUDA_JOBS=$(JOBS) $(PYTHON) tests/test_cuda_whole.py $(TESTS)
 
 # Builds without src/lab, and without what is there for CUDA, which does not know it. Runs the tests
 # of that build that start no programs under Ebb. The longest tests of code that does not know

@@ -187,6 +187,12 @@ bool ebb__cuda_hears_all(const struct ebb_cuda *engine)
     return false;
 }
 
+bool ebb__cuda_is_of_stream(struct ebb_cuda *engine, CUdeviceptr address)
+{
+    (void)engine, (void)address;
+    return false;
+}
+
 bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *base, size_t *bytes)
 {
     unsigned block = find(engine, address);

@@ -101,16 +101,11 @@ HEARD = {
         begin 0 set stream 1 name no: b1+0:4096:w
         begin 0 set stream 1 name no: b2+0:5000:w
         keep 0 b1 4096
-        begin 0 set stream 1 name no: b1+4:4:rw
         keep 0 b1 4096
-        begin 0 set stream 2 name no: b1+8:4:rw
         keep 0 b1 4096
-        begin 0 set stream 1 name no: b1+0:8:rw
         keep 0 b1 4096
-        begin 0 set stream 2 name no: b1+16:8:rw
         keep 0 b2 5000
         keep 0 b1 4096
-        begin 0 set stream 1 name no: b2+0:4:rw b1+0:8:rw
         synchronized 0 0 all""",
     "streams": """
         alloc 0 4096 stream -1 -> 1

@@ -282,6 +282,7 @@ ORDER = {
     ],
     "shim/cuda": [
         "find host",
+        "unheard",
         "real",
         "attach",
         "engines",

@@ -1,5 +1,7 @@
 #include "job.h"
 
+#include "unheard.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,45 +29,6 @@ void ebb__job_use_slowly(struct door_job *job, CUdeviceptr address, uint64_t byt
     job->uses[job->count++] = (struct ebb_cuda_use){address, bytes, (uint8_t)access};
 }
 
-/* Some kernel or graph named no block, so no engine has heard of it. It may use blocks all the
- * same: by a variable of a module, or by a table in other memory. */
-static atomic_bool has_unheard;
-
-bool ebb__job_has_unheard(void)
-{
-    return atomic_load_explicit(&has_unheard, memory_order_relaxed);
-}
-
-static void note_unheard(void)
-{
-    if (!ebb__job_has_unheard())
-        atomic_store(&has_unheard, true);
-}
-
-/* If it fails, the next free tries again. */
-static bool await_device(CUdevice device)
-{
-    CUcontext context = ebb__engines_context(device), popped;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!context || ebb__real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-        return true;
-    bool is_relaxed = ebb__real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    CUresult result = ebb__real.cuCtxSynchronize();
-    if (is_relaxed)
-        ebb__real.cuThreadExchangeStreamCaptureMode(&mode);
-    ebb__real.cuCtxPopCurrent_v2(&popped);
-    return result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
-void ebb__job_await_unheard(void)
-{
-    if (!ebb__job_has_unheard() || !atomic_exchange(&has_unheard, false))
-        return;
-    for (CUdevice device = 0; device < EBB_DOOR_DEVICES; device++)
-        if (!await_device(device))
-            note_unheard();
-}
-
 /* A kernel may use what it does not name. */
 static void add_hearing(struct door_job *job)
 {
@@ -80,10 +43,10 @@ void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream
     bool may_use_more = kind == EBB_CUDA_KERNEL || kind == EBB_CUDA_GRAPH;
     if (may_use_more)
         add_hearing(job);
-    job->is_unheard = may_use_more && !job->owners;
-    if (!job->owners)
+    if (!may_use_more && !job->owners)
         return;
     bool is_captured = ebb__stream_is_captured(stream);
+    job->is_unheard = !job->owners && !is_captured;
     for (uint32_t left = job->owners; left; left &= left - 1) {
         int device = __builtin_ctz(left);
         struct ebb_cuda *engine = ebb__engines_at(device);
@@ -114,7 +77,7 @@ CUresult ebb__job_end(struct door_job *job, CUresult result)
             ebb__cuda_end(engine, &job->works[device], result == CUDA_SUCCESS);
     }
     if (job->is_unheard && result == CUDA_SUCCESS)
-        note_unheard();
+        ebb__unheard_note();
     if (job->uses != job->few && !job->is_borrowed)
         free(job->uses);
     return result;

@@ -67,11 +67,6 @@ static inline void ebb__job_use(struct door_job *job, CUdeviceptr address, uint6
 /* name: 0: none. */
 void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream stream,
                     bool is_synchronous, uint64_t name);
-/* Waits for kernels and graphs of which no engine has heard. The driver's cuMemFree waits for all
- * work of the device; an engine's free waits for what that engine has heard of. */
-void ebb__job_await_unheard(void);
-/* Are there any since the last such wait? */
-bool ebb__job_has_unheard(void);
 /* Returns `result`, that of the real call. A job ends once, also one that never began. */
 CUresult ebb__job_end(struct door_job *job, CUresult result);
 

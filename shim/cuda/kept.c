@@ -2,7 +2,7 @@
 
 #include "captures.h"
 #include "fork_lock.h"
-#include "job.h"
+#include "unheard.h"
 #include "unions.h"
 
 #include <pthread.h>
@@ -18,17 +18,8 @@ struct kept {
 
 static struct kept *all;
 static atomic_size_t kept_count;
-static atomic_bool is_sweep_due; /* at the next free that waits for the device anyway */
+static atomic_bool is_sweep_due; /* some blocks stayed only because of unheard work */
 EBB_FORK_LOCK(202)               /* above those of unions and captures */
-
-CUresult ebb__kept_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
-                         CUdeviceptr *address)
-{
-    CUresult result = ebb__engines_alloc(engine, bytes, stream, address);
-    if (result == CUDA_SUCCESS)
-        ebb__captures_note(*address);
-    return result;
-}
 
 static bool is_kept(CUdevice device, CUdeviceptr address)
 {
@@ -60,6 +51,13 @@ static bool must_stay(CUdeviceptr address, size_t bytes)
     return ebb__captures_any() || ebb__unions_name(address, bytes);
 }
 
+/* A block that came in a stream is freed by the driver without a wait, whatever the call. */
+static bool waits(struct ebb_cuda *engine, CUdevice device, CUdeviceptr address, CUstream stream)
+{
+    return stream == EBB_CUDA_NO_STREAM && ebb__unheard_any(device) && !ebb__captures_any() &&
+           !ebb__cuda_is_of_stream(engine, address);
+}
+
 CUresult ebb__kept_free(CUdevice device, CUdeviceptr address, CUstream stream)
 {
     struct ebb_cuda *engine = ebb__engines_at(device);
@@ -67,16 +65,15 @@ CUresult ebb__kept_free(CUdevice device, CUdeviceptr address, CUstream stream)
     size_t bytes;
     if (!engine)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((ebb__captures_any() || ebb__unions_any() || atomic_load(&kept_count)) &&
+    bool is_late = waits(engine, device, address, stream) && !ebb__unheard_await(device);
+    ebb__kept_sweep_late();
+    if ((is_late || ebb__captures_any() || ebb__unions_any() || atomic_load(&kept_count)) &&
         ebb__cuda_range(engine, address, &base, &bytes) && base == address) {
         ebb__captures_note(address);
-        if (must_stay(address, bytes))
+        if (is_late)
+            atomic_store(&is_sweep_due, true);
+        if (is_late || must_stay(address, bytes))
             return keep(device, address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    }
-    if (stream == EBB_CUDA_NO_STREAM) {
-        ebb__job_await_unheard();
-        if (atomic_exchange(&is_sweep_due, false))
-            ebb__kept_sweep();
     }
     return ebb__cuda_free(engine, address, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -88,7 +85,11 @@ static struct kept *take_out(CUdevice device)
     pthread_mutex_lock(&lock);
     for (struct kept **at = &all; *at;) {
         struct kept *kept = *at;
-        if (device >= 0 ? kept->device != device : must_stay(kept->address, kept->bytes)) {
+        bool is_unheard = device < 0 && ebb__unheard_any(kept->device);
+        if (is_unheard)
+            atomic_store(&is_sweep_due, true);
+        if (device >= 0 ? kept->device != device
+                        : is_unheard || must_stay(kept->address, kept->bytes)) {
             at = &kept->next;
             continue;
         }
@@ -114,15 +115,44 @@ static void release(struct kept *gone, bool is_there)
     }
 }
 
-/* Launches of graphs come here, and a launch must not wait for the device. */
+/* Launches of graphs come here, and a launch must not wait for the device. What unheard work may
+ * use stays for a later sweep. */
 void ebb__kept_sweep(void)
 {
-    if (!atomic_load(&kept_count))
-        return;
-    if (ebb__job_has_unheard())
-        atomic_store(&is_sweep_due, true);
-    else
+    if (atomic_load(&kept_count))
         release(take_out(-1), true);
+}
+
+void ebb__kept_sweep_late(void)
+{
+    if (atomic_load_explicit(&is_sweep_due, memory_order_relaxed) &&
+        atomic_exchange(&is_sweep_due, false))
+        ebb__kept_sweep();
+}
+
+/* There is no memory, but some that only waits for unheard work. */
+static bool sweep_late(const struct ebb_cuda *engine)
+{
+    CUdevice device = 0;
+    if (!atomic_load(&is_sweep_due) || ebb__captures_any())
+        return false;
+    while (device < EBB_DOOR_DEVICES && ebb__engines_at(device) != engine)
+        device++;
+    if (device == EBB_DOOR_DEVICES || !ebb__unheard_await(device))
+        return false;
+    ebb__kept_sweep_late();
+    return true;
+}
+
+CUresult ebb__kept_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
+                         CUdeviceptr *address)
+{
+    CUresult result = ebb__engines_alloc(engine, bytes, stream, address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sweep_late(engine))
+        result = ebb__engines_alloc(engine, bytes, stream, address);
+    if (result == CUDA_SUCCESS)
+        ebb__captures_note(*address);
+    return result;
 }
 
 void ebb__kept_forget(CUdevice device)

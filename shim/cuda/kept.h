@@ -17,6 +17,8 @@ CUresult ebb__kept_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
 CUresult ebb__kept_free(CUdevice device, CUdeviceptr address, CUstream stream);
 /* A graph or a capture is gone: blocks that it kept are freed. */
 void ebb__kept_sweep(void);
+/* The same, if an earlier sweep has left blocks to unheard work. Costs nothing else. */
+void ebb__kept_sweep_late(void);
 /* The context of `device` is destroyed, and its blocks with it. */
 void ebb__kept_forget(CUdevice device);
 

@@ -5,6 +5,7 @@
 #include "graphs.h"
 #include "job.h"
 #include "kept.h"
+#include "unheard.h"
 
 #include <stdlib.h>
 
@@ -105,13 +106,21 @@ CUresult ebb__door_stream_wait(__typeof__(cuStreamSynchronize) *next, CUstream s
     return result;
 }
 
+static void device_is_over(CUdevice device, uint64_t unheard)
+{
+    synchronized(NULL, device, true);
+    ebb__unheard_over(device, unheard);
+    ebb__kept_sweep_late();
+}
+
 CUresult ebb__door_context_wait(__typeof__(cuCtxSynchronize) *next, CUstream stream)
 {
     (void)stream;
+    uint64_t unheard = ebb__unheard_count();
     CUresult result = next();
     int device = ebb__engines_current();
     if (result == CUDA_SUCCESS && device >= 0)
-        synchronized(NULL, device, true);
+        device_is_over(device, unheard);
     return result;
 }
 
@@ -119,9 +128,10 @@ CUresult ebb__door_context_wait_2(__typeof__(cuCtxSynchronize_v2) *next, CUstrea
                                   CUcontext a)
 {
     (void)stream;
+    uint64_t unheard = ebb__unheard_count();
     CUresult result = next(a);
     int device = ebb__engines_of_context(a);
     if (result == CUDA_SUCCESS && device >= 0)
-        synchronized(NULL, device, true);
+        device_is_over(device, unheard);
     return result;
 }

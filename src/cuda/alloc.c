@@ -104,6 +104,7 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct cuda_block *entry = &engine->table.blocks[block];
     entry->bytes = bytes;
+    entry->is_of_stream = stream != EBB_CUDA_NO_STREAM;
     order(engine, index, &entry->before);
     *address = entry->address;
     note_alloc(engine, block);
@@ -354,6 +355,16 @@ bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *
     }
     ebb__cuda_unlock(engine);
     return found;
+}
+
+bool ebb__cuda_is_of_stream(struct ebb_cuda *engine, CUdeviceptr address)
+{
+    if (!ebb__cuda_lock(engine))
+        return false;
+    uint32_t block = ebb__cuda_find(engine, address);
+    bool is_of_stream = block && engine->table.blocks[block].is_of_stream;
+    ebb__cuda_unlock(engine);
+    return is_of_stream;
 }
 
 void ebb__cuda_memory(struct ebb_cuda *engine, size_t *free_bytes, size_t *total_bytes)

@@ -51,6 +51,7 @@ struct cuda_block {
     uint8_t is_served : 1;     /* absent, and accesses to it are served where they would fail */
     uint8_t stays_absent : 1;  /* for life: kernels that nobody announces use it over the bus */
     uint8_t evict_due : 1;     /* the plan evicts it as soon as no work holds it */
+    uint8_t is_of_stream : 1;  /* it was allocated in the order of a stream */
     uint32_t holds;            /* works between begin and end that use it: not evicted; small: 0 */
     uint32_t arrival;          /* number of the move that makes it resident; 0: over */
     uint32_t newer, older;     /* in the list of resident blocks by last use; or of free ones */

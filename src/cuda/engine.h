@@ -116,6 +116,8 @@ bool ebb__cuda_owns(const struct ebb_cuda *engine, CUdeviceptr address);
 /* The block that contains `address`. False: none. */
 bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *base,
                      size_t *bytes);
+/* Was the block at `address` allocated in the order of a stream? */
+bool ebb__cuda_is_of_stream(struct ebb_cuda *engine, CUdeviceptr address);
 /* What cuMemGetInfo tells: the budget, and what of it is not taken by live blocks. */
 void ebb__cuda_memory(struct ebb_cuda *engine, size_t *free_bytes, size_t *total_bytes);
 

@@ -4,10 +4,12 @@
  *
  * Options: --graph: the kernel is a graph. --blocks=N others. --free: its block is freed while it
  * runs, and the program prints what the others have. The driver's cuMemFree waits for the kernel.
+ * Another thread already waits in a free of its own.
  */
 #include "driver.h"
 #include "hidden.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 
 enum { BLOCK = 2 << 20, ROUNDS = 400, PAUSE_US = 100, MOST_BLOCKS = 64 };
@@ -35,6 +37,7 @@ static const struct fakecuda_entry kernels[KERNELS] = {{"hide", hidden_store, 2,
                                                        {"use", use, 1, eights}};
 static const struct fakecuda_image image = {FAKECUDA_MAGIC, KERNELS, kernels, 1, hidden_globals};
 static CUfunction functions[KERNELS];
+static CUcontext context;
 
 static void launch(int kernel, CUstream stream, void **parameters)
 {
@@ -43,7 +46,6 @@ static void launch(int kernel, CUstream stream, void **parameters)
 
 static void open_device(void)
 {
-    CUcontext context;
     CUmodule module;
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -64,6 +66,23 @@ static void launch_as_graph(int kernel, CUstream stream)
     CHECK(cuGraphLaunch(exec, stream));
 }
 
+static void *free_spare(void *spare)
+{
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuMemFree_v2(*(CUdeviceptr *)spare));
+    return NULL;
+}
+
+static pthread_t free_beside(CUdeviceptr *spare, CUdeviceptr hidden)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, free_spare, spare))
+        abort();
+    usleep(1000);
+    CHECK(cuMemFree_v2(hidden));
+    return thread;
+}
+
 /* What the kernel adds to a block that it does not own would be here. */
 static unsigned found_in(const CUdeviceptr *others, long blocks)
 {
@@ -78,8 +97,9 @@ static unsigned found_in(const CUdeviceptr *others, long blocks)
 
 int main(int count, char **arguments)
 {
-    CUdeviceptr hidden, cell, others[MOST_BLOCKS];
+    CUdeviceptr hidden, spare, cell, others[MOST_BLOCKS];
     CUstream stream, beside;
+    pthread_t other = 0;
     unsigned counted[100], sum = 0;
     long blocks = option(count, arguments, "blocks", 6);
     if (blocks < 1 || blocks > MOST_BLOCKS)
@@ -89,6 +109,7 @@ int main(int count, char **arguments)
     CHECK(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAlloc_v2(&hidden, BLOCK));
     CHECK(cuMemAlloc_v2(&cell, 8));
+    CHECK(cuMemAlloc_v2(&spare, 8));
     CHECK(cuMemsetD32Async(hidden, 0, 100, stream));
     launch(HIDE, stream, (void *[]){&hidden, &cell});
     CHECK(cuStreamSynchronize(stream));
@@ -98,7 +119,7 @@ int main(int count, char **arguments)
         launch(COUNT, stream, NULL);
     bool is_freed = option(count, arguments, "free", 0) != 0;
     if (is_freed)
-        CHECK(cuMemFree_v2(hidden));
+        other = free_beside(&spare, hidden);
     for (long i = 0; i < blocks; i++) {
         CHECK(cuMemAlloc_v2(&others[i], BLOCK));
         CHECK(cuMemsetD32Async(others[i], 0, 100, beside));
@@ -113,8 +134,12 @@ int main(int count, char **arguments)
     printf("%u\n", is_freed ? found_in(others, blocks) : sum);
     for (long i = 0; i < blocks; i++)
         CHECK(cuMemFree_v2(others[i]));
-    if (!is_freed)
+    if (is_freed) {
+        pthread_join(other, NULL);
+    } else {
         CHECK(cuMemFree_v2(hidden));
+        CHECK(cuMemFree_v2(spare));
+    }
     CHECK(cuMemFree_v2(cell));
     return 0;
 }
