@@ -41,6 +41,8 @@ struct rig {
     struct ebb_faulty_store faulty;
     uint64_t store_limit_bytes;
     bool store_refuses;
+    atomic_bool compresses; /* the store does, if this is set before it is opened */
+    _Atomic uint64_t saved_bytes;
     _Atomic unsigned opened, warned, lost;
 };
 
@@ -59,7 +61,8 @@ static inline enum ebb_status open_store(void *context, struct ebb_store *store,
     if (rig->store_refuses)
         return ebb__fail(error, EBB_ERR_IO, "store", "refused");
     ebb__store_faulty_open(&rig->faulty, rig->store_limit_bytes, store);
-    return EBB_OK;
+    return rig->compresses ? ebb__store_compress(store, &rig->compresses, &rig->saved_bytes)
+                           : EBB_OK;
 }
 
 static inline void on_warn(void *context, const char *message)

@@ -9,6 +9,7 @@ from launching import PYTHON, Launch, compile_c, main
 
 TESTS = ("advice", "inline-advice", "dontneed", "protect", "numbered", "lock", "lock-all",
          "policy", "fork", "map-over", "move-out", "small")
+FIRST = "lock-all-first"  # in a process of its own
 # Locking all fetches all, a page at a time. One device stands for the others.
 SLOW, SLOW_DEVICES = "lock-all", REFUSED if WHOLE else ("uffd",)
 
@@ -28,6 +29,13 @@ class Mappings(Launch):
             with self.subTest(refused):
                 result = self.expect(refused, program, *names, budget="8M")
                 self.assertEqual(len(names), result.stdout.count(b": good\n"), result.stdout)
+
+    def test_all_is_locked_before_the_first_block(self):
+        program = compile_c("mappings")
+        for refused in sample(FIRST):
+            with self.subTest(refused):
+                result = self.expect(refused, program, FIRST, budget="8M")
+                self.assertIn(f"{FIRST}: good\n".encode(), result.stdout)
 
     def test_calls_that_no_library_sees(self):
         """Not on the device that uses mprotect() itself: there the kernel would make zeros

@@ -376,6 +376,65 @@ static void cached_units_are_not_inherited(void **state)
     stage_close(&stage);
 }
 
+/* Pages that the kernel has merged cannot be moved until each is written. Those behind them can be
+ * neither. */
+static struct ebb_device_range merged;
+static unsigned moves_tried;
+static const struct ebb_device_ops *plain_ops;
+
+static enum ebb_device_result move_unmerged(void *state, uintptr_t target, uintptr_t source,
+                                            uint64_t bytes, uint64_t *moved)
+{
+    moves_tried++;
+    uint64_t before = bytes;
+    if (merged.bytes && merged.base + merged.bytes > source && merged.base < source + bytes)
+        before = merged.base > source ? merged.base - source : 0;
+    enum ebb_device_result result = plain_ops->move(state, target, source, before, moved);
+    return result == EBB_DEVICE_OK && before < bytes ? EBB_DEVICE_BUSY : result;
+}
+
+static void write_merged(void *state, uintptr_t address, uint64_t bytes)
+{
+    (void)state;
+    uintptr_t end = merged.base + merged.bytes;
+    if (address > merged.base || merged.bytes == 0)
+        return;
+    merged.base = address + bytes < end ? address + bytes : end;
+    merged.bytes = end - merged.base;
+}
+
+static void merged_pages_are_moved(void **state)
+{
+    (void)state;
+    struct stage stage;
+    stage_open(&stage, BUDGET);
+    struct ebb_device_ops ops = *stage.ground.core.device.ops;
+    plain_ops = stage.ground.core.device.ops;
+    ops.move = move_unmerged;
+    stage.ground.core.device.ops = &ops;
+    const uint64_t bytes = 3 * EBB_HUGE_BYTES;
+    uint64_t moved;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct block *block = ebb__space_take(&stage.addresses, bytes);
+        assert_non_null(block);
+        assert_true(ebb__pages_take(&stage.memory, block->address, bytes));
+        uintptr_t frame = ebb__frames_take(&stage.memory.frames, bytes);
+        merged =
+            (struct ebb_device_range){block->address + EBB_PAGE_BYTES, bytes - 2 * EBB_PAGE_BYTES};
+        ops.unshare = pinned ? plain_ops->unshare : write_merged;
+        moves_tried = 0;
+        enum ebb_device_result result =
+            ebb__pages_move(&stage.memory, frame, block->address, bytes, &moved);
+        assert_int_equal(result, pinned ? EBB_DEVICE_BUSY : EBB_DEVICE_OK);
+        assert_int_equal(moved, pinned ? EBB_PAGE_BYTES : bytes);
+        assert_true(moves_tried <= (pinned ? 2 : 4));
+        assert_true(is_there(&stage, frame, moved));
+        merged.bytes = 0;
+        ebb__pages_give_frame(&stage.memory, frame, bytes);
+    }
+    stage_close(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +444,7 @@ int main(void)
         cmocka_unit_test(pages_made_anew_are_not_zero),
         cmocka_unit_test(idle_pages_are_given_back),
         cmocka_unit_test(units_of_the_placement_are_shared),
+        cmocka_unit_test(merged_pages_are_moved),
         cmocka_unit_test(a_child_holds_nothing),
         cmocka_unit_test(cached_pages_are_not_inherited),
         cmocka_unit_test(cached_units_are_not_inherited),

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "base/tuning.h"
 #include "model/recurrence.h"
 #include "model/watch.h"
 #include "runtime_rig.h"
@@ -453,6 +454,135 @@ static void script_moves_parts(void **state)
     free(script);
 }
 
+/* Evicts the block as a whole, and fetches its parts. */
+static void return_in_parts(struct rig *rig, const struct item *whole)
+{
+    evict_now(rig, whole);
+    pthread_mutex_lock(&rig->runtime->core.lock);
+    struct block *head = block_of(rig, whole);
+    ebb__part_split(&rig->runtime->table, head);
+    assert_int_equal(head->run.parts, whole->size / EBB_HUGE_BYTES);
+    pthread_mutex_unlock(&rig->runtime->core.lock);
+    for (size_t at = 0; at < whole->size; at += EBB_HUGE_BYTES) {
+        struct item part = {whole->bytes + at, EBB_HUGE_BYTES, 0};
+        call_in(rig, &part, false, true);
+        wait_for_state(rig, &part, BLOCK_RESIDENT);
+    }
+}
+
+/* The store holds compressed frames, and reads only where one begins. */
+static void pieces_of_any_size_are_read_again(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {
+        "transfer_chunk_bytes=3145728", "transfer_chunk_bytes=1500000",
+        "transfer_chunk_bytes=65536", "transfer_chunk_bytes=5000000"};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct ebb_error error;
+        assert_int_equal(ebb__tuning_set(sizes[i], &error), EBB_OK);
+        struct rig *rig = open_rig(NO_BUDGET, false, false);
+        rig->compresses = true;
+        struct item whole = make(rig, 12 * MIB, 1);
+        uint64_t *words = (uint64_t *)(void *)whole.bytes;
+        memset(words, 0, whole.size);
+        for (size_t at = 0; at < whole.size / 8; at += 64)
+            words[at] = word_of(7, at);
+        return_in_parts(rig, &whole);
+        for (size_t at = 0; at < whole.size / 8; at++)
+            assert_int_equal(words[at], at % 64 ? 0 : word_of(7, at));
+        assert_true(rig->saved_bytes > 0);
+        drop(rig, &whole);
+        assert_all_gone(rig);
+        rig_close(rig);
+    }
+    ebb__tuning_reset();
+}
+
+struct waiting {
+    struct rig *rig;
+    struct large large;
+};
+
+static void *allocate(void *argument)
+{
+    struct waiting *waiting = argument;
+    waiting->large = make_large(waiting->rig, 12 * MIB);
+    return NULL;
+}
+
+/* Allocates the block that the script knows. Begins to observe while it waits for memory. */
+static void split_while_it_waits(struct waiting *waiting)
+{
+    struct rig *rig = waiting->rig;
+    pthread_t thread;
+    rig->faulty.delay_us = 100000;
+    assert_int_equal(pthread_create(&thread, NULL, allocate, waiting), 0);
+    for (unsigned waits = 0, i = 0; waits == 0; i++) {
+        assert_true(i < PATIENCE_MS);
+        nap_us(1000);
+        pthread_mutex_lock(&rig->runtime->core.lock);
+        waits = rig->runtime->transfer.room_waits;
+        pthread_mutex_unlock(&rig->runtime->core.lock);
+    }
+    ebb__runtime_set_trace(rig->runtime, EBB_OBSERVE_ALWAYS, 0);
+    pthread_join(thread, NULL);
+    rig->faulty.delay_us = 0;
+}
+
+/* A block that the script knows waits for memory, and is split meanwhile. Its parts then have pages
+ * only if their state says so. */
+static void split_while_it_waits_for_memory(void **state)
+{
+    (void)state;
+    struct rig *rig = open_rig(NO_BUDGET, false, false);
+    struct waiting waiting = {.rig = rig};
+    struct item other = make(rig, 3 * MIB, 1), another = make(rig, 3 * MIB, 2);
+    struct maker maker = {0};
+    static const size_t sizes[] = {100000, 200000, 300000, 12 * MIB};
+    for (uint64_t i = 0; i < 4; i++) {
+        uint32_t block = make_block(&maker, sizes[i]);
+        make_event(&maker, 2 * i * 1000, EBB_EVENT_ALLOC, block, 0);
+        make_event(&maker, (2 * i + 1) * 1000, EBB_EVENT_FREE, block, 0);
+    }
+    struct ebb_model model = make_model(&maker, 10000);
+    struct ebb_script *script = plan_for(&model, 64 * MIB);
+    assert_int_equal(ebb__runtime_set_script(rig->runtime, script, script->bytes), EBB_OK);
+    for (unsigned i = 0; i < 4 * 3; i++) {
+        struct item item = make(rig, sizes[i % 4], i);
+        drop(rig, &item);
+    }
+    assert_non_null(rig->runtime->replay.current);
+    atomic_store(&rig->ledger.budget_bytes, 14 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        struct item item = make(rig, sizes[i], i);
+        drop(rig, &item);
+        check(rig, &other);
+        check(rig, &another);
+    }
+    split_while_it_waits(&waiting);
+    assert_int_equal(parts_of(rig, &waiting.large), 6);
+    pthread_mutex_lock(&rig->runtime->core.lock);
+    struct block *head = ebb__space_find(&rig->runtime->addresses, (uintptr_t)waiting.large.bytes);
+    for (unsigned i = 0; i < 6; i++)
+        if (head[i].state == BLOCK_BARE)
+            assert_false(ebb__fake_present(&rig->device, head[i].address));
+    pthread_mutex_unlock(&rig->runtime->core.lock);
+    for (size_t i = 0; i < waiting.large.slice_count; i++)
+        use_slice(rig, &waiting.large.slices[i], i);
+    for (size_t i = 0; i < waiting.large.slice_count; i++)
+        use_slice(rig, &waiting.large.slices[i], UINT64_MAX);
+    assert_true(held(rig) <= 14 * MIB);
+    drop_large(rig, &waiting.large);
+    check(rig, &other);
+    check(rig, &another);
+    drop(rig, &other);
+    drop(rig, &another);
+    assert_all_gone(rig);
+    ebb__model_fini(&model);
+    rig_close(rig);
+    free(script);
+}
+
 /* --- accesses as the clock --- */
 
 /* One iteration over an older block: forward and backward. */
@@ -553,6 +683,8 @@ int main(void)
         cmocka_unit_test(random_programs),
         cmocka_unit_test(no_events_at_all),
         cmocka_unit_test(script_moves_parts),
+        cmocka_unit_test(pieces_of_any_size_are_read_again),
+        cmocka_unit_test(split_while_it_waits_for_memory),
         cmocka_unit_test(accesses_are_a_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,38 @@ static void late_faults_give_no_pages(void **state)
     rig_close(rig);
 }
 
+/* Behind a block's last page, but in its last unit: that needs no page of the block, whatever its
+ * state. */
+static void behind_a_block_is_no_block(void **state)
+{
+    (void)state;
+    static const enum block_state states[] = {BLOCK_BARE, BLOCK_PARKED, BLOCK_EVICTED};
+    const size_t size = (size_t)1 << 20;
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        struct rig *rig = rig_open(NO_BUDGET, false);
+        struct item item = {ebb__runtime_alloc(rig->runtime, size, 64, false), size, 1};
+        assert_non_null(item.bytes);
+        uintptr_t behind = (uintptr_t)item.bytes + size;
+        if (states[i] != BLOCK_BARE)
+            put(rig, &item, 1);
+        if (states[i] == BLOCK_EVICTED)
+            evict_now(rig, &item);
+        pthread_mutex_lock(&rig->runtime->core.lock);
+        if (states[i] == BLOCK_PARKED)
+            assert_true(ebb__move_park(&rig->runtime->transfer, block_of(rig, &item)));
+        pthread_mutex_unlock(&rig->runtime->core.lock);
+        ebb__runtime_fault(rig->runtime, behind, false);
+        assert_true(ebb__fake_present(&rig->device, behind));
+        assert_true(ebb__runtime_await(rig->runtime, behind + EBB_PAGE_BYTES, true));
+        assert_true(ebb__fake_present(&rig->device, behind + EBB_PAGE_BYTES));
+        assert_int_equal(state_of(rig, &item), states[i]);
+        put(rig, &item, 2);
+        check(rig, &item);
+        drop(rig, &item);
+        rig_close(rig);
+    }
+}
+
 static void free_in_every_state(void **state)
 {
     (void)state;
@@ -624,6 +656,40 @@ static void store_that_does_not_open(void **state)
     assert_int_equal(atomic_load(&rig->warned), 1);
     assert_int_equal(atomic_load(&rig->counters->store_error), EIO);
     assert_true(over(rig) >= (uint64_t)6 << 20);
+    rig_close(rig);
+}
+
+/* A write back that failed says nothing of the bytes, and nothing of a later block. */
+static void writes_that_failed_lose_nothing(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_open(NO_BUDGET, true);
+    struct item item = make(rig, 1 << 20, 1);
+    unsigned char *bytes = item.bytes;
+    uint64_t time_ns;
+    rig->faulty.write_errno = ENOSPC;
+    send_out(rig, &item);
+    ebb__runtime_settle(rig->runtime);
+    assert_int_equal(block_of(rig, &item)->transfer.error, ENOSPC);
+    pthread_mutex_lock(&rig->runtime->core.lock);
+    assert_true(block_of(rig, &item)->state == BLOCK_PARKED ||
+                ebb__move_park(&rig->runtime->transfer, block_of(rig, &item)));
+    pthread_mutex_unlock(&rig->runtime->core.lock);
+    assert_true(ebb__runtime_acquire(rig->runtime, item.bytes, false, &time_ns));
+    ebb__runtime_release(rig->runtime, item.bytes, &time_ns);
+    check(rig, &item);
+    drop(rig, &item);
+    pthread_mutex_lock(&rig->runtime->core.lock);
+    while (ebb__pages_strip_cached(&rig->runtime->memory))
+        continue;
+    pthread_mutex_unlock(&rig->runtime->core.lock);
+    item = (struct item){ebb__runtime_alloc(rig->runtime, 1 << 20, 64, false), 1 << 20, 2};
+    assert_ptr_equal(item.bytes, bytes);
+    assert_int_equal(state_of(rig, &item), BLOCK_BARE);
+    assert_int_equal(block_of(rig, &item)->transfer.error, 0);
+    assert_true(ebb__runtime_acquire(rig->runtime, item.bytes, true, &time_ns));
+    ebb__runtime_release(rig->runtime, item.bytes, &time_ns);
+    drop(rig, &item);
     rig_close(rig);
 }
 
@@ -1413,6 +1479,7 @@ int main(void)
         cmocka_unit_test(free_in_every_state),
         cmocka_unit_test(late_faults_leave_no_page),
         cmocka_unit_test(late_faults_give_no_pages),
+        cmocka_unit_test(behind_a_block_is_no_block),
         cmocka_unit_test(access_cancels_a_write_back),
         cmocka_unit_test(early_prefetches_give_way),
         cmocka_unit_test(early_prefetches_are_used_or_freed),
@@ -1422,6 +1489,7 @@ int main(void)
         cmocka_unit_test(store_that_recovers),
         cmocka_unit_test(store_limit),
         cmocka_unit_test(store_that_does_not_open),
+        cmocka_unit_test(writes_that_failed_lose_nothing),
         cmocka_unit_test(reads_that_fail),
         cmocka_unit_test(early_reads_that_fail),
         cmocka_unit_test(pinned_for_a_call),

@@ -244,7 +244,7 @@ static void states_of_the_store_follow_as_listed(void **state)
         {STORE_CLOSED, STORE_REFUSED},   /* there is no store */
         {STORE_OPENING, STORE_WORKS},    /* it is open */
         {STORE_OPENING, STORE_TRIED},    /* it is open, after one that failed */
-        {STORE_OPENING, STORE_REFUSED},  /* it cannot be opened */
+        {STORE_OPENING, STORE_PUT_OFF},  /* it cannot be opened */
         {STORE_WORKS, STORE_FAILED},     /* it cannot be written */
         {STORE_FAILED, STORE_TRIED},     /* the pause is over */
         {STORE_TRIED, STORE_FAILED},     /* it still cannot be written */
@@ -322,10 +322,44 @@ static void without_a_store_nothing_leaves(void **state)
         lanes_settle(&lanes);
         assert_int_equal(block->state, BLOCK_RESIDENT);
         assert_int_equal(block->transfer.queue, QUEUE_NONE);
-        assert_int_equal(lanes.transfer.store.state, STORE_REFUSED);
+        assert_int_equal(lanes.transfer.store.state, refuses ? STORE_PUT_OFF : STORE_REFUSED);
         assert_int_equal(lanes.opened, refuses);
         stop(&lanes);
     }
+}
+
+/* A store that cannot be opened is opened later. This is reported once. */
+static void a_store_that_does_not_open_is_opened_later(void **state)
+{
+    (void)state;
+    struct lanes lanes;
+    struct asked asked;
+    start(&lanes, &asked, false);
+    lanes.store_refuses = true;
+    struct store_health *store = &lanes.transfer.store;
+    struct block *block = lanes_block(&lanes, EBB_HUGE_BYTES);
+    for (unsigned failures = 1; failures < 4; failures++) {
+        ebb__move_queue_out(&lanes.transfer, block, true);
+        lanes_settle(&lanes);
+        assert_int_equal(block->state, BLOCK_RESIDENT);
+        assert_int_equal(store->state, STORE_PUT_OFF);
+        assert_false(ebb__store_may_write(store));
+        assert_int_equal(lanes.opened, failures);
+        assert_int_equal(lanes.ground.warned, 1);
+        assert_true(store->pause_ns == lanes.ground.core.config.store_pause_ns << (failures - 1));
+        ebb__store_retry(&lanes.transfer, store->retry_ns - 1);
+        assert_int_equal(store->state, STORE_PUT_OFF);
+        ebb__store_retry(&lanes.transfer, store->retry_ns);
+        assert_int_equal(store->state, STORE_CLOSED);
+    }
+    lanes.store_refuses = false;
+    lanes_evict(&lanes, block);
+    assert_int_equal(store->state, STORE_WORKS);
+    assert_int_equal(lanes.ground.warned, 2);
+    ebb__move_queue_in(&lanes.transfer, block, true);
+    lanes_wait(&lanes, block, BLOCK_RESIDENT);
+    assert_true(lanes_is_right(&lanes, block));
+    stop(&lanes);
 }
 
 /* The only copy cannot be read. Threads that wait for the block are told, and it stays evicted. */
@@ -450,6 +484,7 @@ int main(void)
         cmocka_unit_test(states_of_the_store_follow_as_listed),
         cmocka_unit_test(a_store_that_fails_is_tried_again),
         cmocka_unit_test(without_a_store_nothing_leaves),
+        cmocka_unit_test(a_store_that_does_not_open_is_opened_later),
         cmocka_unit_test(a_lost_copy_is_said),
         cmocka_unit_test(a_fork_finds_all_at_rest),
         cmocka_unit_test(what_was_observed_is_observed_again),

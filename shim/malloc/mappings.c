@@ -313,19 +313,15 @@ static int lock_mappings(unsigned flags)
 
 int mlockall(int flags)
 {
-    int (*next)(int);
+    int (*next)(int), result = 0;
     EBB_BEHIND(next, mlockall);
-    if (!ebb__shim_runtime_now())
-        return next(flags);
-    if (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) ||
-        !(flags & (MCL_CURRENT | MCL_FUTURE))) {
-        errno = EINVAL;
-        return -1;
-    }
-    if (flags & MCL_CURRENT && lock_mappings(flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0) != 0)
-        return -1;
-    /* Later mappings are locked when touched: the runtime's tables are mostly empty. */
-    return flags & MCL_FUTURE ? next(MCL_FUTURE | MCL_ONFAULT) : 0;
+    if (flags & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) || !(flags & (MCL_CURRENT | MCL_FUTURE)))
+        return next(flags); /* which refuses it */
+    if (flags & MCL_CURRENT)
+        result = ebb__shim_runtime_now() ? lock_mappings(flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0)
+                                         : next(flags & ~MCL_FUTURE);
+    /* Later mappings are locked when touched: the runtime's ranges are mostly empty. */
+    return result == 0 && flags & MCL_FUTURE ? next(MCL_FUTURE | MCL_ONFAULT) : result;
 }
 
 long mbind(void *address, unsigned long bytes, int mode, const unsigned long *nodes,
@@ -419,6 +415,9 @@ bool ebb__shim_maps(long number, const long a[6], long *result)
         return true;
     case SYS_munlock:
         *result = munlock((const void *)a[0], (size_t)a[1]);
+        return true;
+    case SYS_mlockall:
+        *result = mlockall((int)a[0]);
         return true;
     case SYS_munmap:
         *result = munmap((void *)a[0], (size_t)a[1]);

@@ -37,14 +37,28 @@ static uint64_t all_bytes(uint64_t arena_bytes)
     return 3 * arena_bytes + EBB_HOST_NURSERY_BYTES + EBB_HOST_SMALL_NURSERY_BYTES;
 }
 
+/* Addresses without memory. A program that has locked its future mappings (mlockall) would get a
+ * page for each address that can be accessed, so that comes last. 0: there are none. */
+static uintptr_t reserve_addresses(uint64_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uintptr_t address = (uintptr_t)memory;
+    if (memory == MAP_FAILED)
+        return 0;
+    ebb__os_call(SYS_munlock, address, bytes, 0, 0, 0, 0);
+    if (ebb__os_protect(address, bytes, PROT_READ | PROT_WRITE) == 0)
+        return address;
+    munmap(memory, bytes);
+    return 0;
+}
+
 static bool reserve(uint64_t arena_bytes, struct ebb_device *device)
 {
     uint64_t all = all_bytes(arena_bytes);
-    char *memory = mmap(NULL, all + EBB_HUGE_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
+    uintptr_t memory = reserve_addresses(all + EBB_HUGE_BYTES);
+    if (!memory)
         return false;
-    uintptr_t base = ((uintptr_t)memory + EBB_HUGE_BYTES - 1) & ~(uintptr_t)(EBB_HUGE_BYTES - 1);
+    uintptr_t base = (memory + EBB_HUGE_BYTES - 1) & ~(uintptr_t)(EBB_HUGE_BYTES - 1);
     struct ebb_device_layout *layout = &device->layout;
     layout->arena = (struct ebb_device_range){base, arena_bytes};
     layout->staging = (struct ebb_device_range){base + arena_bytes, arena_bytes};

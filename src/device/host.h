@@ -38,8 +38,9 @@ static inline bool ebb__host_is_fixed(uintptr_t address)
 uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
                            uint64_t entries[EBB_HOST_PAGEMAP_MOST]);
 
-/* Writes to `there` whether each page of [address, + bytes) is present, one bool per 4 KiB. Returns
- * false if the kernel does not tell. */
+/* Writes to `there` whether each page of [address, + bytes) is present, one bool per 4 KiB. Without
+ * /proc or a descriptor a page that is swapped out counts as absent. Returns false if the kernel
+ * does not tell. */
 bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there);
 
 void ebb__host_close_holes(void *device, uintptr_t address, uint64_t bytes);

@@ -10,6 +10,7 @@
 #include "device/uffd.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -28,6 +29,14 @@ static void clear_page_tables(uintptr_t target, uintptr_t source, uint64_t bytes
         ebb__os_advise(target, huge_bytes, MADV_DONTNEED);
 }
 
+/* A page may have moved without a trace. To go on could replace it by a page of zeros. */
+static _Noreturn void end_process(void)
+{
+    static const char why[] = "ebb: the kernel does not tell which pages it has moved\n";
+    ebb__os_call(SYS_write, STDERR_FILENO, (uintptr_t)why, sizeof why - 1, 0, 0, 0);
+    abort();
+}
+
 /* If a page is migrated during MOVE (memory compaction), Linux 6.18 retries, does not count the
  * moved bytes, and fails with EEXIST. Returns how many bytes from the start are at the target and
  * nowhere else. Wakes all threads that wait for them. */
@@ -38,7 +47,7 @@ static uint64_t moved_unsaid(uintptr_t target, uintptr_t source, uint64_t bytes)
     if (bytes > EBB_HOST_PAGEMAP_MOST * EBB_PAGE_BYTES)
         bytes = EBB_HOST_PAGEMAP_MOST * EBB_PAGE_BYTES;
     if (!ebb__host_pages_there(target, bytes, there) || !ebb__host_pages_there(source, bytes, here))
-        return 0;
+        end_process();
     while (range.len < bytes && there[range.len / EBB_PAGE_BYTES] &&
            !here[range.len / EBB_PAGE_BYTES])
         range.len += EBB_PAGE_BYTES;

@@ -32,13 +32,29 @@ uint64_t ebb__host_pagemap(uintptr_t address, uint64_t bytes,
     return got > 0 ? (uint64_t)got / sizeof entries[0] : 0;
 }
 
+/* The same by mincore(), one page per call, which needs neither a descriptor nor /proc. A page that
+ * is swapped out counts as absent, and so does one that is not mapped. */
+static bool pages_in_memory(uintptr_t address, uint64_t bytes, bool *there)
+{
+    for (uint64_t at = 0; at < bytes; at += EBB_PAGE_BYTES) {
+        unsigned char is_in_memory = 0;
+        while (ebb__os_call(SYS_mincore, address + at, EBB_PAGE_BYTES, (uintptr_t)&is_in_memory, 0,
+                            0, 0) != 0 &&
+               errno != ENOMEM)
+            if (errno != EAGAIN)
+                return false;
+        there[at / EBB_PAGE_BYTES] = (is_in_memory & 1) != 0;
+    }
+    return true;
+}
+
 bool ebb__host_pages_there(uintptr_t address, uint64_t bytes, bool *there)
 {
     uint64_t entries[EBB_HOST_PAGEMAP_MOST];
     for (uint64_t at = 0; at < bytes;) {
         uint64_t pages = ebb__host_pagemap(address + at, bytes - at, entries);
         if (pages == 0)
-            return false;
+            return pages_in_memory(address + at, bytes - at, there + at / EBB_PAGE_BYTES);
         for (uint64_t i = 0; i < pages; i++) /* present, or swapped out */
             there[at / EBB_PAGE_BYTES + i] = entries[i] >> 62 != 0;
         at += pages * EBB_PAGE_BYTES;

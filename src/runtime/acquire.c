@@ -26,7 +26,8 @@ static uint64_t step(struct ebb_runtime *runtime, struct block *block)
  * lost. */
 static bool become_resident(struct ebb_runtime *runtime, struct block *block)
 {
-    while (block->state != BLOCK_RESIDENT && !block->transfer.error) {
+    while (block->state != BLOCK_RESIDENT &&
+           !(block->state == BLOCK_EVICTED && block->transfer.error)) {
         ebb__runtime_look_at(runtime, block->address, false);
         if (block->state != BLOCK_RESIDENT)
             ebb__core_wait_until(&runtime->core, &runtime->core.changed,

@@ -96,12 +96,12 @@ struct block *ebb__runtime_look_at(struct ebb_runtime *runtime, uintptr_t addres
         ebb__slab_fault(&runtime->reclaim, block, address);
         return block;
     }
-    if (block)
-        block = part_to_bring(runtime, block, address);
-    if (!block) {
-        ebb__space_fill(&runtime->addresses, NULL, address);
+    /* No block's pages ever come there: it is behind the last page of a block, or there is none. */
+    if (!block || address - block->address >= block->page_bytes) {
+        ebb__space_fill(&runtime->addresses, block, address);
         return NULL;
     }
+    block = part_to_bring(runtime, block, address);
     fault_in_block(runtime, block, address, write);
     ebb__reclaim_ahead(&runtime->reclaim);
     return block;

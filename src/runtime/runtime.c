@@ -110,7 +110,7 @@ static bool try_attach(struct ebb_runtime *runtime, struct block *block, uint64_
                  : ebb__pages_take(&runtime->memory, block->address, bytes);
 }
 
-/* As try_attach(), but waits for memory as long as blocks are being written back. */
+/* As try_attach(), but waits while blocks are written back, or until the block is split. */
 static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t bytes)
 {
     if (try_attach(runtime, block, bytes, false))
@@ -120,7 +120,7 @@ static bool attach(struct ebb_runtime *runtime, struct block *block, uint64_t by
     bool got = false;
     struct ebb_wait *wait = ebb__waits_block(&runtime->table, block);
     runtime->transfer.room_waits++;
-    while (!(got = try_attach(runtime, block, bytes, false))) {
+    while (block->run.parts <= 1 && !(got = try_attach(runtime, block, bytes, false))) {
         if (block->kind == BLOCK_STATIC)
             bytes = ebb__placement_lacking(&runtime->memory, block);
         if (!ebb__room_make(&runtime->reclaim, bytes)) {
@@ -161,10 +161,9 @@ static void make_new(struct ebb_runtime *runtime, struct block *block)
     block->use.last = runtime->table.uses.event_number + 1;
     block->use.touch = ++runtime->table.uses.touches;
     block->use.planned_evict_at = block->use.evicted_at = block->use.needed_at = 0;
-    block->wait.fault_ns = 0;
-    block->wait.asking.since_ns = 0;
-    block->pinned_until = 0;
+    block->wait.fault_ns = block->wait.asking.since_ns = block->pinned_until = 0;
     block->pins = 0;
+    block->transfer.error = 0;
     block->script_block = EBB_SCRIPT_NONE;
     block->use.open = block->transfer.urgent = block->copy.stays = false;
     block->transfer.end = TRANSFER_GOES_ON;
@@ -219,6 +218,8 @@ static bool furnish(struct ebb_runtime *runtime, struct block *block)
         }
     } else {
         got = attach(runtime, block, block->page_bytes);
+        if (block->run.parts > 1)
+            return true; /* it was split: each part gets its pages when it is used */
     }
     if (got)
         ebb__block_become(block, BLOCK_RESIDENT);

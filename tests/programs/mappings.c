@@ -339,6 +339,18 @@ static void test_lock_all(void)
     end();
 }
 
+/* Before the first block, so that all mappings of the runtime are locked, too. */
+static void test_lock_all_first(void)
+{
+    CHECK(mlockall(MCL_CURRENT) == 0);
+    CHECK(syscall(SYS_mlockall, MCL_CURRENT | MCL_FUTURE) == 0);
+    begin();
+    all_expected();
+    CHECK(munlockall() == 0);
+    all_expected();
+    end();
+}
+
 static void test_policy(void)
 {
     begin();
@@ -482,6 +494,7 @@ static const struct {
     {"repeated", test_repeated},
     {"lock", test_lock},
     {"lock-all", test_lock_all},
+    {"lock-all-first", test_lock_all_first},
     {"policy", test_policy},
     {"fork", test_fork},
     {"map-over", test_map_over},

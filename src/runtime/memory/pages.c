@@ -83,15 +83,19 @@ enum ebb_device_result ebb__pages_move(struct memory *memory, uintptr_t target, 
                                        uint64_t bytes, uint64_t *moved)
 {
     const struct ebb_device_ops *ops = memory->core->device.ops;
-    uint64_t rest;
+    uint64_t more;
     enum ebb_device_result result = move(memory, target, source, bytes, moved);
-    if (result != EBB_DEVICE_BUSY || !memory->core->forked)
-        return result;
-    /* Shared with a child: copies the rest, then tries once more. */
-    ops->unshare(memory->core->device.state, source + *moved, bytes - *moved);
-    result = ops->move(memory->core->device.state, target + *moved, source + *moved, bytes - *moved,
-                       &rest);
-    *moved += rest;
+    while (result == EBB_DEVICE_BUSY) {
+        uint64_t left = bytes - *moved;
+        /* Shared: all with a child, or some by the kernel, which merges equal pages. */
+        bool all = memory->core->forked || left < EBB_HUGE_BYTES;
+        ops->unshare(memory->core->device.state, source + *moved, all ? left : EBB_HUGE_BYTES);
+        result =
+            ops->move(memory->core->device.state, target + *moved, source + *moved, left, &more);
+        *moved += more;
+        if (all || more == 0)
+            break; /* pinned, as far as can be told */
+    }
     return result;
 }
 

@@ -58,6 +58,16 @@ static void count_lane(struct lane *lane, int change)
     lane->transfers += (unsigned)change;
 }
 
+/* A piece is a power of two or whole units. So pieces of a block, and of its parts after a split,
+ * begin at the same places in the store. A compressed frame is read from its first byte only. */
+static uint64_t chunk_most(void)
+{
+    uint64_t bytes = ebb__tuning()->transfer_chunk_bytes;
+    if (bytes >= EBB_HUGE_BYTES)
+        return bytes & ~(EBB_HUGE_BYTES - 1);
+    return (uint64_t)1 << (63 - __builtin_clzll(bytes));
+}
+
 /* Transfers the next piece of `block`, without the lock. True: it was the block's last. */
 static bool transfer_chunk(struct lane *lane, struct block *block)
 {
@@ -65,7 +75,7 @@ static bool transfer_chunk(struct lane *lane, struct block *block)
     struct core *core = transfer->core;
     bool out = lane->direction->is_out;
     uint64_t at = block->transfer.chunk_bytes;
-    uint64_t chunk = ebb__tuning()->transfer_chunk_bytes & ~(EBB_PAGE_BYTES - 1);
+    uint64_t chunk = chunk_most();
     uint64_t bytes = block->page_bytes - at < chunk ? block->page_bytes - at : chunk;
     block->transfer.chunk_bytes += bytes;
     block->transfer.chunks_in_flight++;

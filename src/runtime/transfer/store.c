@@ -11,7 +11,7 @@
 /* By state: the allowed next states. A child of fork() has its own store, or none. */
 static const uint16_t follow[] = {
     [STORE_CLOSED] = TO(OPENING) | TO(REFUSED) | TO(TOO_DEEP),
-    [STORE_OPENING] = TO(WORKS) | TO(TRIED) | TO(REFUSED),
+    [STORE_OPENING] = TO(WORKS) | TO(TRIED) | TO(PUT_OFF),
     [STORE_WORKS] = TO(FAILED) | TO(CLOSED) | TO(TOO_DEEP),
     [STORE_FAILED] = TO(TRIED) | TO(PUT_OFF) | TO(TOO_DEEP),
     [STORE_TRIED] = TO(WORKS) | TO(FAILED) | TO(CLOSED) | TO(TOO_DEEP),
@@ -31,6 +31,20 @@ static void become(struct store_health *store, enum store_state state)
     store->state = state;
 }
 
+/* Sets when the store is tried again: later after each failure. True: it is the first one. */
+static bool set_pause(struct transfer *transfer)
+{
+    struct store_health *store = &transfer->store;
+    uint64_t first_ns = transfer->core->config.store_pause_ns;
+    bool is_first = store->pause_ns == 0;
+    if (is_first)
+        store->pause_ns = first_ns;
+    else if (store->pause_ns < first_ns * ebb__tuning()->store_most_pauses)
+        store->pause_ns *= 2;
+    store->retry_ns = ebb__now_ns() + store->pause_ns;
+    return is_first;
+}
+
 static void open_store(struct transfer *transfer)
 {
     struct core *core = transfer->core;
@@ -46,12 +60,13 @@ static void open_store(struct transfer *transfer)
     if (status == EBB_OK) {
         copies->stores[copies->current] = store;
         copies->extents.limit_bytes = store.limit_bytes;
-        /* The parent's store may have failed before this one was opened. */
+        /* This one may have failed to open, or the parent's may have failed before. */
         become(&transfer->store, transfer->store.pause_ns ? STORE_TRIED : STORE_WORKS);
     } else {
-        become(&transfer->store, STORE_REFUSED);
+        become(&transfer->store, STORE_PUT_OFF); /* descriptors or space may be lacking for now */
         atomic_store(&core->counters->store_error, EIO);
-        ebb__core_warn(core, "the store cannot be opened: the budget is NOT kept");
+        if (set_pause(transfer))
+            ebb__core_warn(core, "the store cannot be opened: the budget is NOT kept");
     }
     pthread_cond_broadcast(&core->changed);
 }
@@ -74,10 +89,8 @@ void ebb__store_fail(struct transfer *transfer, int why)
     struct store_health *store = &transfer->store;
     if (!ebb__store_may_write(store))
         return;
-    uint64_t first_ns = transfer->core->config.store_pause_ns;
     become(store, STORE_FAILED);
-    if (store->pause_ns == 0) {
-        store->pause_ns = first_ns;
+    if (set_pause(transfer))
         ebb__core_warn(
             transfer->core,
             why == ENOSPC
@@ -85,10 +98,6 @@ void ebb__store_fail(struct transfer *transfer, int why)
                   "budget is NOT kept; free space or give --store another directory"
                 : "the store cannot be written: until it can blocks stay in memory, the "
                   "budget is NOT kept; give --store another directory");
-    } else if (store->pause_ns < first_ns * ebb__tuning()->store_most_pauses) {
-        store->pause_ns *= 2;
-    }
-    store->retry_ns = ebb__now_ns() + store->pause_ns;
     atomic_store(&transfer->core->counters->store_error, (uint32_t)why);
     while (transfer->out.queue.first != NO_BLOCK)
         ebb__move_unqueue_out(transfer, &transfer->table->blocks[transfer->out.queue.first]);

@@ -11,9 +11,9 @@ enum store_state {
     STORE_WORKS,
     STORE_FAILED, /* nothing is evicted until it is retried */
     STORE_TRIED,  /* being retried; nothing has been written since */
-    /* The parent's store has failed. Ours is not opened before the retry time. */
+    /* It could not be opened, or the parent's has failed. It is opened at the retry time. */
     STORE_PUT_OFF,
-    STORE_REFUSED,  /* it cannot be opened, or there is none: nothing is evicted */
+    STORE_REFUSED,  /* there is none: nothing is evicted */
     STORE_TOO_DEEP, /* no place for it beside the stores of ancestors: nothing is evicted */
 };
 
