@@ -52,6 +52,8 @@ SPARSE = ["--iterations=2", "--layers=3", "--bytes=1100000", *EVERY]
 LARGE = ["--bytes=3000000", "--layers=6"]
 if os.environ.get("EBB_SANITIZE") or (SEEDS < 10 and not WHOLE):  # all take several times as long
     LARGE += EVERY
+# Blocks that move, and more of them than fit.
+FREED = ["--words=400000"] if WHOLE else ["--words=270000", "--others=12"]
 TRAININGS = [SHORT, ["--streams=4", "--async-alloc", *SHORT], ["--hidden", *SHORT], SPARSE]
 GRAPHS = ["--graphs", *SHORT]
 # A new block waits for a quarter of it until others leave, before it begins in host memory. Beside
@@ -193,8 +195,8 @@ class Schedules(unittest.TestCase):
         self.trainings([GRAPHS], **budget(20))  # what a graph uses does not move: 12
 
     def test_whole_blocks(self):
-        """Blocks of several units, with many schedules in all bytes, and three threads with blocks of one unit. They
-        take long, so that there are fewer runs."""
+        """Blocks of several units, with many schedules in all bytes, and three threads with blocks
+        of one unit. They take long, so that there are fewer runs."""
         self.same(["cuda_train", *LARGE], seeds=part(100), **budget(24))
         self.same(["cuda_train", "--threads=3", *SPARSE], seeds=part(20),
                   **budget(12), **PATIENT)
@@ -239,7 +241,7 @@ class Schedules(unittest.TestCase):
     def test_freed_blocks_of_graphs(self):
         """A graph never writes to a block that came after those that it uses."""
         for options, moves in ([["--words=2000"], False],
-                               [["--words=270000", "--others=12"], True]):
+                               [FREED, True]):
             for backing in BACKINGS:
                 with self.subTest(options=options, backing=backing):
                     self.many(["cuda_captured", *options], "", part(20), moves,
@@ -278,12 +280,12 @@ class Schedules(unittest.TestCase):
 
     def test_devices(self):
         """Two devices, each with an engine, a budget of its own, and 18 MiB of blocks."""
-        self.same(["cuda_devices", "--words=270000"], seeds=part(20), FAKECUDA_DEVICES=2,
+        self.same(["cuda_devices", *([] if WHOLE else ["--words=270000"])], seeds=part(20), FAKECUDA_DEVICES=2,
                   **budget(12), **PATIENT)
 
     def test_copies_between_devices(self):
         """Each device has 6 blocks of up to 3 MiB. One block of each is the program's own."""
-        few = ["cuda_peers", "--seed={seed}", "--operations=30"]
+        few = ["cuda_peers", "--seed={seed}", *([] if WHOLE else ["--operations=30"])]
         devices = {"FAKECUDA_RACES": 1, "EBB_ALONE_BUDGET": 12 * MIB}
         self.same(few, seeds=part(6), FAKECUDA_DEVICES=2, FAKECUDA_BUDGET=12 * MIB + GLOBALS,
                   **devices, **PATIENT)

@@ -282,10 +282,10 @@ ORDER = {
     ],
     "shim/cuda": [
         "find host",
-        "unheard",
         "real",
         "attach",
         "engines",
+        "unheard",
         "captures state",
         "job ways",
         "lanes",

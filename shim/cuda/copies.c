@@ -78,19 +78,17 @@ CUresult ebb__door_copy_async(__typeof__(cuMemcpyAsync) *next, CUstream stream, 
     return copy_later(next, stream, a, b, c, d);
 }
 
-/* Within devices. A source that the driver does not know is no memory of the host: nobody reads
- * it. */
 CUresult ebb__door_copy_within(__typeof__(cuMemcpy) *next, CUstream stream, CUdeviceptr a,
                                CUdeviceptr b, size_t c)
 {
-    ebb__payload_scan_box(&(struct door_payload){a, b, c, 1, 1, 0, 0}, true);
+    ebb__payload_scan_within(a, b, c);
     return copy_now(next, stream, a, b, c);
 }
 
 CUresult ebb__door_copy_within_async(__typeof__(cuMemcpyAsync) *next, CUstream stream,
                                      CUdeviceptr a, CUdeviceptr b, size_t c, CUstream d)
 {
-    ebb__payload_scan_box(&(struct door_payload){a, b, c, 1, 1, 0, 0}, true);
+    ebb__payload_scan_within(a, b, c);
     return copy_later(next, stream, a, b, c, d);
 }
 

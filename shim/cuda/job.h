@@ -76,12 +76,6 @@ static inline CUstream ebb__job_stream(CUstream meant, CUstream given)
     return given ? given : meant;
 }
 
-/* Each context has its own default streams, with the same handles in all of them. */
-static inline bool ebb__job_is_default(CUstream stream)
-{
-    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
 /* captures.c: the stream is capturing. Asks the driver only while any capture is in progress. */
 bool ebb__stream_is_captured(CUstream stream);
 

@@ -6,6 +6,7 @@
 #include "engines.h"
 #include "job.h"
 #include "kept.h"
+#include "ways.h"
 
 #include <stdlib.h>
 
@@ -89,19 +90,15 @@ static struct ebb_cuda *engine_for_async(void)
 /* Memory comes from the stream's device, whatever context is the thread's. */
 static struct ebb_cuda *engine_of_stream(CUstream stream)
 {
-    CUcontext context = NULL, current = NULL;
-    CUdevice here = -1, there = -1;
-    if (ebb__job_is_default(stream) || ebb__real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
-        ebb__real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || context == current ||
-        ebb__real.cuCtxGetDevice(&here) != CUDA_SUCCESS ||
-        ebb__real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    struct way way;
+    CUdevice here;
+    if (ebb__stream_is_special(stream) || !ebb__way_find(stream, &way) ||
+        ebb__real.cuCtxGetDevice(&here) != CUDA_SUCCESS || way.device == here ||
+        ebb__way_enter(&way) != CUDA_SUCCESS)
         return engine_for_async();
-    struct ebb_cuda *engine = NULL;
-    bool is_other = ebb__real.cuCtxGetDevice(&there) == CUDA_SUCCESS && there != here;
-    if (is_other)
-        engine = engine_for_async();
-    ebb__real.cuCtxPopCurrent_v2(&context);
-    return is_other ? engine : engine_for_async();
+    struct ebb_cuda *engine = engine_for_async();
+    ebb__way_leave();
+    return engine;
 }
 
 CUresult ebb__door_alloc_async(__typeof__(cuMemAllocAsync) *next, CUstream stream, CUdeviceptr *a,

@@ -60,6 +60,11 @@ void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes)
     ebb__payload_scan_box(&(struct door_payload){to, from, bytes, 1, 1, 0, 0}, false);
 }
 
+void ebb__payload_scan_within(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    ebb__payload_scan_box(&(struct door_payload){to, from, bytes, 1, 1, 0, 0}, true);
+}
+
 /* Programs may pass a device's address as the host's: the driver takes the real kind of memory. */
 void ebb__payload_scan(CUdeviceptr to, const void *from, size_t bytes)
 {

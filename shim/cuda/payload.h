@@ -10,6 +10,8 @@
 void ebb__payload_scan(CUdeviceptr to, const void *from, size_t bytes);
 /* The same if `from` may be an address of the host or of a device. */
 void ebb__payload_scan_unified(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+/* The same for a copy within devices: a source that the driver does not know is not read. */
+void ebb__payload_scan_within(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
 /* A box: rows of `width` bytes, the starts of which are `pitch` or `slice` bytes apart in host
  * memory. `to` is the first byte of the destination. */

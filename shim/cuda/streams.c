@@ -6,6 +6,7 @@
 #include "job.h"
 #include "kept.h"
 #include "unheard.h"
+#include "ways.h"
 
 #include <stdlib.h>
 
@@ -99,7 +100,7 @@ CUresult ebb__door_stream_wait(__typeof__(cuStreamSynchronize) *next, CUstream s
 {
     CUresult result = next(a);
     CUstream on = ebb__job_stream(stream, a);
-    bool is_default = ebb__job_is_default(on);
+    bool is_default = ebb__stream_is_special(on);
     int device = is_default && result == CUDA_SUCCESS ? ebb__engines_current() : -1;
     if (result == CUDA_SUCCESS && (!is_default || device >= 0))
         synchronized(on, device, false);

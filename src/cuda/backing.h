@@ -63,7 +63,8 @@ struct ebb_cuda_backing_ops {
     CUresult (*forget)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                        CUstream lane);
     /* Accesses to these bytes are served without pages of the device. NULL: so they are. is_urgent:
-     * kernels are about to access them, so host memory beyond the budget is taken. */
+     * kernels are about to access them, so host memory beyond the budget is taken. A range as
+     * piece() gives it, or any if there is none. */
     CUresult (*serve)(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                       bool is_urgent);
     /* Returns pages that have left their addresses to the driver. NULL: they are not recycled. What

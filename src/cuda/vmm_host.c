@@ -204,27 +204,22 @@ static CUresult serve_piece(struct vmm *vmm, CUdeviceptr first, struct vmm_unit 
 }
 
 /* Host memory with undefined contents, where nothing is. Where a part has the bytes, it is mapped.
- * One that could not be mapped has the bytes all the same, and the next call tries again. After a
- * failure, pieces before the one that failed are served. */
+ * One that could not be mapped has the bytes all the same, and the next call tries again. A range
+ * as vmm_piece() gives it. */
 static CUresult vmm_serve(struct ebb_cuda_backing *backing, CUdeviceptr first, uint64_t bytes,
                           bool is_urgent)
 {
     struct vmm *vmm = (struct vmm *)backing;
     struct vmm_unit *units = ebb__vmm_units_at(vmm, first);
-    for (uint32_t i = 0, count; i < ebb__vmm_count(bytes); i += count) {
-        CUdeviceptr at = first + i * EBB_CUDA_UNIT_BYTES;
-        count = ebb__vmm_count(vmm_piece(backing, at, bytes - i * EBB_CUDA_UNIT_BYTES));
-        for (uint32_t j = 0; units[i].part && j < count; j++)
-            units[i + j].is_released = false;
-        if (units[i].page)
-            continue;
-        CUresult result = serve_piece(vmm, at, &units[i], count, is_urgent);
-        for (unsigned tries = 1; tries < VMM_MOST_TRIES && result != CUDA_SUCCESS; tries++)
-            result = serve_piece(vmm, at, &units[i], count, is_urgent);
-        if (result != CUDA_SUCCESS)
-            return result;
-    }
-    return CUDA_SUCCESS;
+    uint32_t count = ebb__vmm_count(bytes);
+    for (uint32_t i = 0; units[0].part && i < count; i++)
+        units[i].is_released = false;
+    if (units[0].page)
+        return CUDA_SUCCESS;
+    CUresult result = serve_piece(vmm, first, units, count, is_urgent);
+    for (unsigned tries = 1; tries < VMM_MOST_TRIES && result != CUDA_SUCCESS; tries++)
+        result = serve_piece(vmm, first, units, count, is_urgent);
+    return result;
 }
 
 /* ---- from the device ------------------------------------------------------------------------- */
