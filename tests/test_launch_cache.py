@@ -14,9 +14,9 @@ from launching import EBB, MIB, SOURCE, compile_c
 
 # 4 MiB in 6 ms is 0.7 GB/s. A disk of that speed fetches each block in time.
 ARGS = ["--iterations", "12", "--layers", "12", "--persistent", "8M", "--wait", "6"]
-# For tests of whether a profile is written and used. The pace does not matter, and iterations of 72
-# ms leave the parent enough iterations for planning.
-QUICK = [*ARGS[:-1], "3"]
+# For tests of whether a profile is written and used. The pace does not matter. 18 iterations of 72 ms
+# leave the parent time for planning beside other tests.
+QUICK = ["--iterations", "18", *ARGS[2:-1], "3"]
 
 DIVERGES = """
 import os, time
@@ -108,11 +108,16 @@ def program(name, block):
 
 
 class PlanCache(launching.Launch):
-    arguments = QUICK
+    outputs = {}  # of programs with their arguments, without Ebb
 
     def setUp(self):
         super().setUp()
         self.program = os.path.join(self.folder, "cycle")
+        self.use(QUICK)
+
+    def use(self, arguments):
+        """From this call on, the program gets these arguments, and has blocks of 4 MiB."""
+        self.arguments = arguments
         self.become(4 << 20)
 
     def tearDown(self):
@@ -129,7 +134,10 @@ class PlanCache(launching.Launch):
             os.unlink(self.program)
         original = program("cycle", block)
         shutil.copy2(original, self.program)
-        self.expected = self.plain(original, *self.arguments).stdout
+        run = (original, *self.arguments)
+        if run not in self.outputs:
+            self.outputs[run] = self.plain(*run).stdout
+        self.expected = self.outputs[run]
         self.assertIn(b"checksum", self.expected)
 
     def profiles(self):
@@ -160,7 +168,7 @@ class PlanCache(launching.Launch):
         return summary
 
     def test_second_run_starts_planned(self):
-        self.arguments = ARGS
+        self.use(ARGS)
         first = self.run_once()
         self.assertEqual("none", first["plan_cache"])
         self.assertGreater(first["budget_from_iteration"], 0)
@@ -190,14 +198,14 @@ class PlanCache(launching.Launch):
                          (second["plan_cache"], second["planned_from_iteration"]))
 
     def test_summary_says_so(self):
-        self.arguments = ARGS
+        self.use(ARGS)
         self.run_once()
         done = self.run_command(self.command("--budget", "60%", "--summary=always"))
         self.assertRegex(done.stderr, rb"planned from [0-5] \(from the plan cache\)")
 
     def test_changed_program(self):
         """Another program runs under the same name. Its events show that the profile is wrong."""
-        self.arguments = ARGS
+        self.use(ARGS)
         for before, after in ((4 << 20, 6 << 20), (6 << 20, 3 << 20)):
             self.become(before)
             for profile in self.profiles():
@@ -215,11 +223,10 @@ class PlanCache(launching.Launch):
 
     def test_other_arguments(self):
         """Another number of iterations: the profile is used, and left under the new arguments, too."""
-        self.arguments = ARGS
+        self.use(ARGS)
         self.run_once()
         for iterations, runs in (("9", 2), ("16", 1)):
-            self.arguments = ["--iterations", iterations, *ARGS[2:]]
-            self.become(4 << 20)
+            self.use(["--iterations", iterations, *ARGS[2:]])
             for _ in range(runs):
                 other = self.run_once()
                 self.assertEqual("used", other["plan_cache"], other)
@@ -230,20 +237,17 @@ class PlanCache(launching.Launch):
     def test_a_plan_that_comes_late(self):
         """What other arguments have done before their plan came does not count against it."""
         self.run_once()
-        self.arguments = ["--iterations", "24", *QUICK[2:]]
-        self.become(4 << 20)
+        self.use(["--iterations", "30", *QUICK[2:]])
         self.env["LD_PRELOAD"] = compile_c("late", LATE, options=["-shared", "-fPIC"])
         self.used_once()
 
     def test_other_batch(self):
         """Larger or smaller blocks by other arguments: the plan is scaled, and planned anew."""
         long = ["--iterations", "16", *ARGS[2:]]
-        self.arguments = long
-        self.become(4 << 20)
+        self.use(long)
         self.run_once()
         for block, runs in (("6M", 2), ("3M", 1), ("5M", 1)):
-            self.arguments = [*long, "--block", block]
-            self.become(4 << 20)
+            self.use([*long, "--block", block])
             for _ in range(runs):
                 other = self.run_once()
                 self.assertEqual("used", other["plan_cache"], other)
@@ -264,7 +268,7 @@ class PlanCache(launching.Launch):
             os.killpg(process.pid, number)
             process.wait()
             self.wait_for_none(launching.TIMEOUT)
-            self.arguments = ARGS
+            self.use(ARGS)
             self.used_once()
             for profile in self.profiles():
                 os.unlink(profile)

@@ -69,7 +69,6 @@ static const struct fakecuda_image exchange_image = {FAKECUDA_MAGIC, 1, exchange
 static struct {
     long layers, rounds, room, rank, copies, drop_wait;
 } set;
-static char name[64];
 static char *segment;
 static CUdeviceptr segment_on_device, outbox;
 static char *outbox_on_host; /* if it is pinned memory */
@@ -93,27 +92,35 @@ static _Atomic unsigned *flag(long rank, int which)
     return (_Atomic unsigned *)(void *)(segment + flag_offset(rank, which));
 }
 
-static void open_segment(int flags)
+/* The second process inherits the file. It has no name any more: nobody can find it, and none is
+ * left if both are killed. */
+static int make_segment(void)
 {
-    int file = shm_open(name, O_RDWR | flags, 0600);
-    EXPECT(file >= 0 && ftruncate(file, SEGMENT_BYTES) == 0);
+    char name[64];
+    snprintf(name, sizeof(name), "/cuda_exchange.%d", (int)getpid());
+    shm_unlink(name);
+    int file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    EXPECT(file >= 0 && shm_unlink(name) == 0 && ftruncate(file, SEGMENT_BYTES) == 0);
+    EXPECT(fcntl(file, F_SETFD, 0) == 0);
+    return file;
+}
+
+static void map_segment(int file)
+{
     segment = mmap(NULL, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     EXPECT(segment != MAP_FAILED);
     close(file);
 }
 
-static pid_t start_other(const char *program, int count, char **arguments)
+static pid_t start_other(const char *program, int count, char **arguments, int file)
 {
-    char *all[32], rank[16] = "--rank=1", where[sizeof(name) + 16];
-    snprintf(name, sizeof(name), "/cuda_exchange.%d", (int)getpid());
-    snprintf(where, sizeof(where), "--segment=%s", name);
+    char *all[32], rank[16] = "--rank=1", where[32];
+    snprintf(where, sizeof(where), "--segment=%d", file);
     EXPECT(count < 28);
     memcpy(all, arguments, (size_t)count * sizeof(*all));
     all[count] = rank;
     all[count + 1] = where;
     all[count + 2] = NULL;
-    shm_unlink(name);
-    open_segment(O_CREAT | O_EXCL);
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -301,11 +308,11 @@ int main(int count, char **arguments)
         return 2;
     pid_t child = 0;
     if (set.rank) {
-        snprintf(name, sizeof(name), "%s", strchr(arguments[count - 1], '=') + 1);
-        open_segment(0);
-        shm_unlink(name); /* both have it */
+        map_segment((int)option(count, arguments, "segment", -1));
     } else {
-        child = start_other("/proc/self/exe", count, arguments);
+        int file = make_segment();
+        child = start_other("/proc/self/exe", count, arguments, file);
+        map_segment(file);
         if (pthread_create(&watcher, NULL, watch, &child))
             abort();
     }
