@@ -2,6 +2,7 @@
  * missing. Every answer comes from the code that a run uses. */
 #include "doctor.h"
 #include "command.h"
+#include "free_memory.h"
 #include "launch.h"
 #include "options.h"
 #include "output.h"
@@ -226,7 +227,7 @@ static void check_store(struct ebb_doctor *report, const char *given)
 static void check_memory(struct ebb_doctor *report)
 {
     char size[32], limit[32];
-    uint64_t group = ebb__cgroup_free_bytes();
+    uint64_t group = ebb__own_cgroup_free_bytes();
     if (group >= MOST_MEMORY_BYTES) /* a version 1 group without a limit has such a number */
         group = UINT64_MAX;
     ebb__doctor_add(report, "memory", EBB_DOCTOR_OK, "", "a run without --budget may take %s%s%s",

@@ -65,6 +65,7 @@ bool ebb__doctor_try(void (*trial)(int descriptor), char *text, size_t bytes)
     if (pipe(ends) != 0)
         return false;
     fflush(NULL);
+    signal(SIGCHLD, SIG_DFL); /* if it is ignored, nobody knows how the child ends */
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);

@@ -57,6 +57,13 @@ void ebb__launch_command_text(char *const *argv, char *out, size_t bytes)
         int wrote = snprintf(out + used, bytes - used, "%s%s", i ? " " : "", argv[i]);
         used += wrote > 0 ? (size_t)wrote : 0;
     }
+    if (used < bytes)
+        return;
+    size_t end = bytes - 1; /* a character of UTF-8 is not cut in two */
+    while (end && ((unsigned char)out[end - 1] & 0xC0) == 0x80)
+        end--;
+    if (end && (unsigned char)out[end - 1] >= 0xC0)
+        out[end - 1] = 0;
 }
 
 bool ebb__launch_find_shim(enum ebb_shim_kind kind, char *path, size_t bytes)
@@ -126,7 +133,7 @@ static const int forwarded[] = {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIG
 /* State of this process that is restored for the program. */
 struct inheritance {
     sigset_t mask;
-    struct sigaction pipe;
+    struct sigaction pipe, child;
     struct rlimit files;
 };
 
@@ -143,6 +150,7 @@ static void raise_file_limit(struct rlimit *before)
 static void hand_back(const struct inheritance *before)
 {
     sigaction(SIGPIPE, &before->pipe, NULL);
+    sigaction(SIGCHLD, &before->child, NULL);
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
     if (before->files.rlim_cur != RLIM_INFINITY)
         setrlimit(RLIMIT_NOFILE, &before->files);
@@ -150,11 +158,13 @@ static void hand_back(const struct inheritance *before)
 
 /* Signals that this process reads from a descriptor: those that it forwards, CHLD, and INT and
  * QUIT. The terminal sends these two to the whole group, with the program. SIGPIPE is ignored, so
- * that a closed output does not end this process in place of the program's own end. */
+ * that a closed output does not end this process in place of the program's own end. If CHLD were
+ * ignored, the system would not keep how the program ends. */
 static int watch_signals(struct inheritance *before)
 {
-    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    const struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL};
     sigaction(SIGPIPE, &ignore, &before->pipe);
+    sigaction(SIGCHLD, &usual, &before->child);
     raise_file_limit(&before->files);
     sigset_t watched;
     sigemptyset(&watched);
@@ -263,8 +273,9 @@ static void stop_program(pid_t program, int *wait_status)
 }
 
 /* Warns once that the program runs without the shim. Returns true if it must stop for that. */
-static bool complain(const struct ebb_launch *launch, const char *why)
+static bool complain(const struct ebb_launch *launch, bool is_static)
 {
+    const char *why = is_static ? "statically linked" : "no hello from its main process";
     if (!launch->quiet || launch->strict)
         fprintf(stderr, "ebb: %s: %s: %s is not under Ebb, the budget is NOT enforced\n",
                 launch->command_name, why, launch->argv[0]);
@@ -275,25 +286,19 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_parent 
                              pid_t program, int signals, struct ebb_launch_result *result)
 {
     uint64_t began = ebb__now_ns();
-    bool complained = false;
-    struct rusage usage;
-    if (is_static(program)) {
-        complained = true;
-        if (complain(launch, "statically linked")) {
-            stop_program(program, &result->wait_status);
-            result->exit_code = EBB_EXIT_OWN_FAILURE;
-            return;
-        }
-    }
+    bool complained = false, was_static = false;
+    struct rusage usage = {0};
     for (;;) {
         int wait_ms = ebb__parent_step(parent);
         pid_t ended = wait4(program, &result->wait_status, WNOHANG, &usage);
         if (ended == program || (ended < 0 && errno == ECHILD))
             break;
+        if (!ebb__parent_main_said_hello(parent))
+            was_static = is_static(program); /* it may still start one that is not */
         if (!complained && !ebb__parent_main_said_hello(parent) &&
             ebb__now_ns() - began > HELLO_TIMEOUT_NS) {
             complained = true;
-            if (complain(launch, "no hello from its main process")) {
+            if (complain(launch, was_static)) {
                 stop_program(program, &result->wait_status);
                 result->exit_code = EBB_EXIT_OWN_FAILURE;
                 return;
@@ -307,8 +312,7 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_parent 
     }
     ebb__parent_step(parent);
     result->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    if (!complained && !ebb__parent_main_said_hello(parent) &&
-        complain(launch, "no hello from its main process"))
+    if (!complained && !ebb__parent_main_said_hello(parent) && complain(launch, was_static))
         result->exit_code = EBB_EXIT_OWN_FAILURE;
 }
 

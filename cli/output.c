@@ -56,6 +56,14 @@ enum ebb_status ebb__output_check(const char *path, bool force, struct ebb_error
     return EBB_OK;
 }
 
+enum ebb_status ebb__output_check_in_place(const char *path, struct ebb_error *error)
+{
+    struct stat found;
+    if (is_special(path) || stat(path, &found) != 0 || S_ISDIR(found.st_mode))
+        return ebb__output_check(path, true, error);
+    return access(path, W_OK) ? fail(path, strerror(errno), error) : EBB_OK;
+}
+
 enum ebb_status ebb__output_open(const char *path, struct ebb_output *output,
                                  struct ebb_error *error)
 {

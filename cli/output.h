@@ -44,6 +44,8 @@ struct ebb_output_part {
 /* EBB_ERR_IO if the file exists and is not to be replaced, or its folder cannot be written. */
 EBB_NODISCARD enum ebb_status ebb__output_check(const char *path, bool force,
                                                 struct ebb_error *error);
+/* As above, for a file that is written in place if it exists. Then its folder does not matter. */
+EBB_NODISCARD enum ebb_status ebb__output_check_in_place(const char *path, struct ebb_error *error);
 /* EBB_ERR_MEMORY. From now on a file that becomes too large is an error, not the end of the process
  * (SIGXFSZ). */
 EBB_NODISCARD enum ebb_status ebb__output_open(const char *path, struct ebb_output *output,

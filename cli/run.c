@@ -1,6 +1,7 @@
 /* `ebb run`: runs a program within a memory budget. */
 #include "choices.h"
 #include "command.h"
+#include "free_memory.h"
 #include "gpu.h"
 #include "launch.h"
 #include "options.h"
@@ -325,7 +326,7 @@ int ebb__cmd_run(int argc, char **argv)
     limit_to_free_memory(&run);
     struct ebb_parent *parent;
     /* A bad path of the summary is told before CMD starts, so that it wastes no training. */
-    if ((run.summary_json && ebb__output_check(run.summary_json, true, &error)) ||
+    if ((run.summary_json && ebb__output_check_in_place(run.summary_json, &error)) ||
         ebb__parent_create(&run.serving, &parent, &error) != EBB_OK) {
         ebb__command_fail("run", &error);
         return EBB_EXIT_OWN_FAILURE;

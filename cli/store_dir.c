@@ -1,6 +1,5 @@
 #include "store_dir.h"
 
-#include "base/size.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -108,67 +107,4 @@ bool ebb__cache_dir_find(char *path, size_t bytes)
     else if (home && home[0] == '/')
         length = snprintf(path, bytes, "%s/.cache/ebb", home);
     return length > 0 && (size_t)length < bytes;
-}
-
-static bool read_number(const char *path, uint64_t *value)
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    unsigned long long number;
-    bool good = fscanf(file, "%llu", &number) == 1;
-    fclose(file);
-    if (good)
-        *value = number;
-    return good;
-}
-
-uint64_t ebb__cgroup_free_bytes(void)
-{
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file)
-        return UINT64_MAX;
-    char line[PATH_MAX + 64];
-    uint64_t least = UINT64_MAX;
-    while (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = 0;
-        bool unified = controllers[1] == 0;
-        if (!unified && !strstr(controllers + 1, "memory"))
-            continue;
-        char name[2 * PATH_MAX];
-        uint64_t limit, usage;
-        snprintf(name, sizeof name, "/sys/fs/cgroup%s%s/%s", unified ? "" : "/memory", path,
-                 unified ? "memory.max" : "memory.limit_in_bytes");
-        if (!read_number(name, &limit))
-            continue;
-        snprintf(name, sizeof name, "/sys/fs/cgroup%s%s/%s", unified ? "" : "/memory", path,
-                 unified ? "memory.current" : "memory.usage_in_bytes");
-        if (read_number(name, &usage) && limit > usage && limit - usage < least)
-            least = limit - usage;
-    }
-    fclose(file);
-    return least;
-}
-
-uint64_t ebb__free_memory_budget(void)
-{
-    uint64_t available = UINT64_MAX;
-    FILE *file = fopen("/proc/meminfo", "re");
-    char line[256];
-    while (file && fgets(line, sizeof line, file)) {
-        unsigned long long kib;
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            available = kib * EBB_KIB;
-    }
-    if (file)
-        fclose(file);
-    uint64_t limited = ebb__cgroup_free_bytes();
-    if (limited < available)
-        available = limited;
-    return available == UINT64_MAX ? UINT64_MAX : available / 10 * 9;
 }

@@ -24,12 +24,6 @@ EBB_NODISCARD enum ebb_status ebb__store_places_find(const char *const *given, s
 /* True if `path` lies in a file system that keeps its files in memory. */
 bool ebb__directory_in_memory(const char *path);
 
-/* Free bytes of the memory cgroup of this process. UINT64_MAX: no limit is known. */
-uint64_t ebb__cgroup_free_bytes(void);
-
-/* The default budget of a run: 90 % of what the memory cgroup or the machine has free. */
-uint64_t ebb__free_memory_budget(void);
-
 /* The directory of plan caches, ${XDG_CACHE_HOME:-~/.cache}/ebb, even if it does not exist. Returns
  * false if neither variable is set. */
 bool ebb__cache_dir_find(char *path, size_t bytes);

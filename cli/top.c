@@ -160,6 +160,9 @@ int ebb__cmd_top(int argc, char **argv)
     ebb__interrupt_die();
     if (!top.only || top.count)
         return 0;
-    fprintf(stderr, "ebb: top: no run that you may see has the process id %d\n", top.only);
+    if (top.silent.why[0])
+        fprintf(stderr, "ebb: top: %s: %s\n", top.silent.what, top.silent.why);
+    else
+        fprintf(stderr, "ebb: top: no run that you may see has the process id %d\n", top.only);
     return 1;
 }

@@ -28,7 +28,8 @@ struct ebb_top {
     int only; /* the process id of one run, or of its program; 0: all */
     struct ebb_top_run runs[EBB_TOP_MOST_RUNS];
     size_t count;
-    size_t hidden; /* runs that do not answer: of other users, or of another version */
+    size_t hidden; /* runs that do not answer: of other users, of another version, or busy */
+    struct ebb_error silent; /* why run `only` does not answer; empty: it does, or there is none */
 };
 
 /* Looks at all runs. Rates are against the look before. EBB_ERR_IO as ebb__status_list(). */

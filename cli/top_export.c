@@ -30,9 +30,7 @@ static json_t *run_json(const struct ebb_top_run *shown)
         "elapsed_ns", integer(run->now_ns - run->started_ns), "budget_bytes",
         run->budget_bytes == UINT64_MAX ? json_null() : integer(run->budget_bytes), "in_force",
         (int)run->in_force);
-    json_t *command = json_string(run->command); /* NULL if it is not UTF-8 */
-    if (command)
-        json_object_set_new(object, "command", command);
+    json_object_set_new(object, "command", json_string(run->command));
     const struct {
         const char *name;
         uint64_t value;

@@ -1,5 +1,7 @@
 #include "top.h"
 
+#include "report/escape.h"
+
 #include <string.h>
 
 static struct ebb_top_rates rates_of(const struct ebb_status_packet *before,
@@ -53,13 +55,17 @@ enum ebb_status ebb__top_look(struct ebb_top *top, struct ebb_error *error)
     sort(ids, count);
     memcpy(&before, top, sizeof before);
     top->count = top->hidden = 0;
+    top->silent = (struct ebb_error){0};
     for (size_t i = 0; i < count; i++) {
         struct ebb_top_run run = {0};
-        struct ebb_error ignored;
-        if (ebb__status_ask(ids[i], &run.now, &ignored) != EBB_OK) {
+        struct ebb_error silent;
+        if (ebb__status_ask(ids[i], &run.now, &silent) != EBB_OK) {
             top->hidden++;
+            if (ids[i] == top->only)
+                top->silent = silent;
             continue;
         }
+        ebb__escape_utf8(run.now.command);
         const struct ebb_top_run *old = find(&before, ids[i]);
         if (old)
             run.rates = rates_of(&old->now, &run.now);

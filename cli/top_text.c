@@ -93,5 +93,6 @@ void ebb__top_text(const struct ebb_top *top, int columns, FILE *out)
         put_run(&top->runs[i], columns, out);
     }
     if (top->hidden)
-        put(out, columns, "runs of other users, or of another version of Ebb: %zu", top->hidden);
+        put(out, columns, "runs of other users, of another version of Ebb, or busy: %zu",
+            top->hidden);
 }

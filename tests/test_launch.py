@@ -202,6 +202,18 @@ class Static(Launch):
         self.assertEqual(125, result.returncode)
         self.assertIn(b"NOT enforced", result.stderr)
 
+    def test_strict_with_a_launcher_that_is_static(self):
+        """It starts a program that is not."""
+        launcher = os.path.join(launching.work, "execs")
+        if not os.path.exists(launcher):
+            compile_c("execs", '#include <unistd.h>\nint main(int c, char **v) {'
+                      ' usleep(300000); execvp(v[1], v + 1); return 127; }\n', ["-static"])
+        for _ in range(3):
+            result = self.run_ebb(launcher, "sh", "-c", "exit 3",
+                                  options=["--budget", "64M", "--strict"])
+            self.assertEqual(3, result.returncode)
+            self.assert_quiet(result)
+
     def test_strict_with_a_program_that_says_hello(self):
         result = self.run_ebb("sh", "-c", "exit 3", options=["--budget", "64M", "--strict"])
         self.assertEqual(3, result.returncode)

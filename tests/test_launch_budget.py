@@ -294,6 +294,36 @@ class Planned(Cycle):
                                delta=0.1 * summary["unmanaged_peak_bytes"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
+    def of_programs(self, script, *argument_lists):
+        """The summary of a shell that runs cycle with each list of arguments, at 60 %."""
+        path = os.path.join(self.folder, "summary.json")
+        words = [" ".join([cycle(), *arguments]) for arguments in argument_lists]
+        result = self.run_ebb("sh", "-c", script.format(*words), options=[
+            "--budget", "60%", "--summary-json", path])
+        self.assertEqual((0, b""), (result.returncode, result.stderr))
+        with open(path, encoding="utf-8") as file:
+            summary = json.load(file)
+        self.assertFalse(summary["budget_exceeded"])
+        self.assertGreater(summary["planned_iterations"], 0)
+        return summary
+
+    def test_a_share_of_the_larger_of_two_programs(self):
+        """The second one takes four times as much. It is learnt, too."""
+        small, large = (["--iterations", "24", "--layers", "10", "--block", block, "--persistent",
+                         "4M", "--wait", "4"] for block in ("2M", "10M"))
+        for programs in ([small, large], [large, small]):
+            summary = self.of_programs("{}; {}", *programs)
+            self.assertGreater(summary["unmanaged_peak_bytes"], 60 * MIB)
+            self.assertAlmostEqual(summary["budget_bytes"], 0.6 * summary["unmanaged_peak_bytes"],
+                                   delta=0.05 * summary["unmanaged_peak_bytes"])
+
+    def test_a_share_of_what_programs_hold_together(self):
+        each = ["--iterations", "40", "--layers", "10", "--block", "3M", "--persistent", "4M",
+                "--wait", "4"]
+        summary = self.of_programs("{} & {} & {} & wait", each, each, each)
+        peak = 3 * summary["unmanaged_peak_bytes"]
+        self.assertAlmostEqual(summary["budget_bytes"], 0.6 * peak, delta=0.1 * peak)
+
     def test_what_no_iteration_uses_makes_no_budget_too_small(self):
         """The 16 MiB of weights and one block fit, but not its 12 MiB, too."""
         path = os.path.join(self.folder, "summary.json")
@@ -407,6 +437,13 @@ for _ in range(10):
 """
 
 
+STARTS = """
+import subprocess, sys
+held = [bytearray(300000) for _ in range(3)]
+sys.exit(subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode)
+"""
+
+
 class Record(Launch):
     """The iteration must have been found while the program runs, for its accesses to be observed."""
     paced = True
@@ -430,6 +467,16 @@ class Record(Launch):
         info = json.loads(self.run_command([EBB, "info", path, "--json"]).stdout)
         self.assertGreaterEqual(info["iterations"], 7)
         self.assertAlmostEqual(43 * MIB, info["peak_bytes"], delta=2 * MIB)
+        os.unlink(path)
+
+    def test_a_launcher_is_not_what_was_meant(self):
+        """It has blocks, and starts the program that trains."""
+        path = os.path.join(self.folder, "run.ebbt")
+        result = self.run_command([EBB, "record", "-o", path, "--", PYTHON, "-c", STARTS, cycle(),
+                                   *CYCLE_ARGS])
+        self.assertEqual(0, result.returncode)
+        self.assertRegex(result.stderr, rb"\Aebb: the trace is of the first process with blocks; "
+                         rb"process \d+ held 4\d\.\d MiB[^\n]*record that program alone\n\Z")
         os.unlink(path)
 
     def test_exit_codes(self):

@@ -221,6 +221,15 @@ class PlanCache(launching.Launch):
             self.assertGreater(abs(changed["budget_bytes"] - known["budget_bytes"]), 2 * MIB)
         self.used_once()
 
+    def test_a_program_that_has_grown(self):
+        """One block is more than a share of the peak in the profile. It is no excess over the budget
+        that comes into force then."""
+        self.use(ARGS)
+        self.become(3 << 20)
+        self.run_once()
+        self.become(16 << 20)
+        self.assertEqual("dropped", self.run_once("--strict")["plan_cache"])
+
     def test_other_arguments(self):
         """Another number of iterations: the profile is used, and left under the new arguments, too."""
         self.use(ARGS)

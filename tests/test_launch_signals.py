@@ -69,6 +69,15 @@ class Signals(Launch):
             self.assertEqual(9, code, seen)
             self.assertIn(f"SIG{name} 1\r\n".encode(), seen)
 
+    def test_ignored_child_signals(self):
+        """A service that ignores SIGCHLD starts Ebb. The program ends as it ends, and ignores it."""
+        ends = "import os, signal, sys\n"
+        for program, code in (("sys.exit(3)", 3), ("os.kill(os.getpid(), signal.SIGTERM)", -15),
+                              ("sys.exit(signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN)", 0)):
+            result = self.run_ebb(PYTHON, "-c", ends + program, preexec_fn=lambda: signal.signal(
+                signal.SIGCHLD, signal.SIG_IGN))
+            self.assertEqual((code, b""), (result.returncode, result.stdout), result.stderr)
+
     def test_unhandled_term_kills_both(self):
         process = self.start("sleep", "30")
         time.sleep(0.5)

@@ -299,7 +299,7 @@ ORDER = {
         "streams",
     ],
     "cli": [
-        "environment interrupt lab output place progress store_dir",
+        "environment free_memory interrupt lab output place progress store_dir",
         "command planning",
         "tune",
         "choices doctor_report launch load options",

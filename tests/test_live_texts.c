@@ -115,7 +115,7 @@ static void test_top_without_runs(void **state)
     top.hidden = 1;
     print_top(&top, COLUMNS, text);
     assert_string_equal(text, "no program runs under Ebb that you may see\n"
-                              "runs of other users, or of another version of Ebb: 1\n");
+                              "runs of other users, of another version of Ebb, or busy: 1\n");
 }
 
 /* Lines that fit, lines that are folded, a word longer than a line, and every verdict. */

@@ -202,6 +202,24 @@ class Runs(unittest.TestCase):
             run("run", "-q", "--no-cache", "--summary-json", file.name, "--", "true")
             self.assertEqual(json.load(file)["exit_status"], 0)
 
+    @unittest.skipIf(os.geteuid() != 0, "skipped: needs root")
+    def test_what_may_be_written(self):
+        """A summary that exists needs a file that may be written, not a folder."""
+        summary = os.path.join(self.folder, "s.json")
+        for of_folder, of_file, code in ((0o777, 0o444, 125), (0o755, 0o666, 0)):
+            with open(summary, "w", encoding="utf-8") as file:
+                file.write(KEPT)
+            os.chmod(self.folder, of_folder)
+            os.chmod(summary, of_file)
+            done = subprocess.run(
+                ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", EBB, "run",
+                 "--no-cache", "--store", "/var/tmp", "--summary-json", summary, "--", "echo",
+                 "ran"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+            self.assertEqual((code, b"" if code else b"ran\n"), (done.returncode, done.stdout),
+                             done.stderr)
+            with open(summary, encoding="utf-8") as file:
+                self.assertEqual(code != 0, file.read() == KEPT)
+
     def test_a_bad_path_of_the_summary_wastes_no_run(self):
         for path in (self.folder, os.path.join(self.folder, "no", "such")):
             code, out, err = run("run", "--no-cache", "--summary-json", path, "--", "echo", "ran")

@@ -88,8 +88,8 @@ static void budgets(void **state)
         {BUDGET_OPEN, BUDGET_SHARED},    /* iterations give it */
         {BUDGET_PRESUMED, BUDGET_FIXED}, /* the profile was right, or its process has ended */
         {BUDGET_PRESUMED, BUDGET_OPEN},  /* the profile was wrong */
-        {BUDGET_SHARED, BUDGET_OPEN},    /* the supposed iterations were wrong */
-        {BUDGET_SHARED, BUDGET_FIXED},   /* its process has ended */
+        {BUDGET_SHARED, BUDGET_OPEN},    /* the iterations were wrong, or another program runs */
+        {BUDGET_FIXED, BUDGET_OPEN},     /* another program runs */
     };
     ASSERT_ONLY(BUDGET_COUNT, enum budget_state, ebb__budget_may, pairs);
 }

@@ -165,6 +165,35 @@ class Top(unittest.TestCase):
             self.assertRegex(colored, green)
             self.assertNotRegex(plain, green)
 
+    def test_a_run_that_is_stopped(self):
+        with Run("--budget", str(BUDGET)) as run:
+            os.kill(run.process.pid, signal.SIGSTOP)
+            done = top("--once", str(run.process.pid))
+            os.kill(run.process.pid, signal.SIGCONT)
+        self.assertEqual(1, done.returncode)
+        self.assertIn(f"run {run.process.pid}: does not answer: it is stopped", done.stderr)
+
+    def test_letters_of_other_languages(self):
+        """A command is cut between letters, and what is no UTF-8 is `?`."""
+        for word, shown in ((("ä" * 300).encode(), "ää"), (b"x" * 260 + b"\xff", "xx"),
+                            (b"\xff\xfe", " ??")):
+            with subprocess.Popen([EBB, "run", "--no-cache", "-q", "--store", launching.work, "--",
+                                   "sh", "-c", "sleep 30", word], stderr=subprocess.DEVNULL) as process:
+                pid = str(process.pid)
+                for _ in range(100):
+                    runs = json.loads(top("--once", "--json", pid).stdout)["runs"]
+                    if runs or process.poll() is not None:
+                        break
+                    time.sleep(0.1)
+                path = os.path.join(launching.work, "exported")
+                top("--once", "--prom", path, pid)
+                process.terminate()
+            with open(path, encoding="utf-8") as file:
+                exported = file.read()
+            os.unlink(path)
+            self.assertRegex(runs[0]["command"], f"^sh -c sleep 30 .*{re.escape(shown.strip())}$")
+            self.assertIn(runs[0]["command"], exported)
+
     def test_no_run(self):
         done = top("--once", "--json", "1")
         self.assertEqual((1, []), (done.returncode, json.loads(done.stdout)["runs"]))

@@ -2,7 +2,10 @@
  *
  * The peak is known once the iterations are: from a profile, or after they were detected. Until
  * then no budget is in force (enum budget_state). If the peak grows a little, the budget grows. If
- * it grows much, the iterations were detected wrongly, unless the planned one goes on. */
+ * it grows much, the iterations were detected wrongly, unless the planned one goes on.
+ *
+ * Processes that live at the same time hold their peaks together. If another process comes when the
+ * planned ones have ended, and holds more than they did, its peak is to be learnt. */
 #include "parent/internal.h"
 
 #include "base/size.h"
@@ -27,6 +30,50 @@ static uint64_t expected_peak(const struct process *process)
     return scaled > seen ? scaled : seen;
 }
 
+static bool is_forked(const struct ebb_parent *parent, const struct process *process)
+{
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *other = parent->processes.items[i];
+        if (other->number < process->number && ebb__copies_related(process, other))
+            return true;
+    }
+    return false;
+}
+
+/* What the process adds to the peak of the run. A forked one holds pages of its own, and shares the
+ * others. */
+static uint64_t added_peak(const struct ebb_parent *parent, const struct process *process)
+{
+    uint64_t seen = expected_peak(process), known = process->recall.profile.unmanaged_peak_bytes;
+    if (is_forked(parent, process))
+        return atomic_load(&process->stream.ring->counters.held_bytes);
+    return process->phase == PHASE_RECALLED && known > seen ? known : seen;
+}
+
+/* The most that all living processes of this memory hold, if `process` holds `own_bytes`. */
+static uint64_t together(const struct ebb_parent *parent, const struct process *process,
+                         uint64_t own_bytes)
+{
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *other = parent->processes.items[i];
+        if (other != process && other->memory == process->memory && other->channel >= 0)
+            own_bytes += added_peak(parent, other);
+    }
+    return own_bytes;
+}
+
+/* True if a living process counts on the budget of this memory. */
+static bool any_is_planned(const struct ebb_parent *parent, const struct fast_memory *memory)
+{
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *process = parent->processes.items[i];
+        if (process->memory == memory && process->channel >= 0 &&
+            (process->phase == PHASE_PLANNED || process->phase == PHASE_RECALLED))
+            return true;
+    }
+    return false;
+}
+
 static uint64_t share_of_peak(const struct ebb_parent *parent, uint64_t peak_bytes)
 {
     return (uint64_t)(parent->options.budget_fraction * (double)peak_bytes);
@@ -35,11 +82,12 @@ static uint64_t share_of_peak(const struct ebb_parent *parent, uint64_t peak_byt
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process)
 {
     return process->memory->budget.state == BUDGET_OPEN
-               ? share_of_peak(parent, expected_peak(process))
+               ? share_of_peak(parent, together(parent, process, expected_peak(process)))
                : atomic_load(&process->memory->ledger->budget_bytes);
 }
 
-uint64_t ebb__budget_share(const struct process *process, uint64_t budget)
+uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
+                           uint64_t budget)
 {
     if (budget == UINT64_MAX)
         return budget;
@@ -47,7 +95,12 @@ uint64_t ebb__budget_share(const struct process *process, uint64_t budget)
     uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
     if (small < process->recall.profile.small_bytes)
         small = process->recall.profile.small_bytes;
-    return ebb__ledger_share(process->memory->ledger, budget, own, small);
+    uint64_t left = ebb__ledger_share(process->memory->ledger, budget, own, small);
+    /* Others may still hold all that they take without a budget, or what is this process's. */
+    uint64_t part = share_of_peak(parent, expected_peak(process));
+    part = part < budget ? part : budget;
+    part = part > small ? part - small : 0;
+    return left > part ? left : part;
 }
 
 bool ebb__budget_is_near(const struct process *process, double share)
@@ -60,21 +113,38 @@ bool ebb__budget_is_near(const struct process *process, double share)
     return (double)(held > most ? held : most) >= share * (double)budget;
 }
 
-static void enter(struct budget *budget, enum budget_state state, const struct process *of,
-                  uint64_t of_bytes)
+static void enter(struct budget *budget, enum budget_state state, const struct process *of)
 {
     ebb__budget_set(&budget->state, state);
     budget->of = of;
-    budget->of_bytes = of_bytes;
+}
+
+/* The budget never becomes smaller by this: plans count on it. */
+static void widen(const struct ebb_parent *parent, struct fast_memory *memory, uint64_t peak_bytes)
+{
+    uint64_t budget = share_of_peak(parent, peak_bytes);
+    if (peak_bytes > memory->budget.of_bytes)
+        memory->budget.of_bytes = peak_bytes;
+    if (budget > atomic_load(&memory->ledger->budget_bytes))
+        atomic_store(&memory->ledger->budget_bytes, budget);
+}
+
+static bool is_in_force(const struct budget *budget)
+{
+    return budget->state != BUDGET_GIVEN && budget->state != BUDGET_OPEN;
 }
 
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process)
 {
     struct ebb_ledger *ledger = process->memory->ledger;
+    uint64_t peak = together(parent, process, process->recall.profile.unmanaged_peak_bytes);
+    if (is_in_force(&process->memory->budget))
+        widen(parent, process->memory, peak);
     if (process->memory->budget.state != BUDGET_OPEN)
         return;
-    uint64_t budget = share_of_peak(parent, process->recall.profile.unmanaged_peak_bytes);
-    enter(&process->memory->budget, BUDGET_PRESUMED, process, 0);
+    uint64_t budget = share_of_peak(parent, peak);
+    enter(&process->memory->budget, BUDGET_PRESUMED, process);
+    process->memory->budget.of_bytes = peak;
     process->budget_from = 0;
     atomic_store(&ledger->budget_bytes, budget);
     atomic_store(&ledger->in_force, atomic_load(&ledger->held_bytes) <= budget);
@@ -83,21 +153,32 @@ void ebb__budget_presume(struct ebb_parent *parent, struct process *process)
 void ebb__budget_confirm(const struct process *process)
 {
     if (process->memory->budget.state == BUDGET_PRESUMED && process->memory->budget.of == process)
-        enter(&process->memory->budget, BUDGET_FIXED, NULL, 0);
+        enter(&process->memory->budget, BUDGET_FIXED, process);
 }
 
+/* What the process held over the budget until now does not count: the budget was not its own. */
 static void reopen(struct process *process)
 {
-    enter(&process->memory->budget, BUDGET_OPEN, NULL, 0);
+    enter(&process->memory->budget, BUDGET_OPEN, NULL);
     process->budget_from = -1;
+    atomic_store(&process->memory->ledger->over_bytes, process->over_before);
     atomic_store(&process->memory->ledger->budget_bytes, UINT64_MAX);
     atomic_store(&process->memory->ledger->in_force, 0);
 }
 
-void ebb__budget_withdraw(struct process *process)
+/* The budget was a share of a wrong peak of this process. */
+static void retract(struct ebb_parent *parent, struct process *process)
+{
+    reopen(process);
+    process->memory->budget.told_infeasible = false;
+    process->memory->budget.untold_bytes = 0;
+    parent->figures.smallest_feasible_bytes = 0;
+}
+
+void ebb__budget_withdraw(struct ebb_parent *parent, struct process *process)
 {
     if (process->memory->budget.state == BUDGET_PRESUMED && process->memory->budget.of == process)
-        reopen(process);
+        retract(parent, process);
 }
 
 void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget)
@@ -105,39 +186,63 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
     if (process->memory->budget.state != BUDGET_OPEN)
         return;
     /* The peak may have grown while the plan was made. Then the budget follows it. */
+    enter(&process->memory->budget, BUDGET_SHARED, process);
     uint64_t of_bytes = (uint64_t)((double)budget / parent->options.budget_fraction);
-    enter(&process->memory->budget, BUDGET_SHARED, process, of_bytes);
+    uint64_t others = together(parent, process, 0);
+    process->memory->budget.of_bytes = of_bytes;
+    process->memory->budget.own_bytes = of_bytes > others ? of_bytes - others : 0;
     atomic_store(&process->memory->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
     process->budget_event = process->stream.steps.events;
     ebb__parent_tell_all(parent, EBB_MESSAGE_TRIM, 0);
 }
 
-bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
+/* The process whose peak it is has grown. */
+static bool follow_owner(struct ebb_parent *parent, struct process *process)
 {
-    uint64_t peak = ebb__budget_peak(process), known = process->memory->budget.of_bytes;
+    struct budget *budget = &process->memory->budget;
+    uint64_t peak = ebb__budget_peak(process), known = budget->own_bytes;
     /* An optimizer makes its state at the end of the first step, behind a few micro-batches. */
     bool goes_on = process->phase == PHASE_PLANNED && ebb__watch_is_held(process->stream.watch);
-    if (process->memory->budget.state != BUDGET_SHARED || process->memory->budget.of != process ||
-        peak <= known)
+    if (peak <= known)
         return false;
     if (goes_on)
-        process->memory->budget.of_bytes = peak;
+        budget->own_bytes = peak;
     if (goes_on || peak <= known + known / ebb__tuning()->other_peak_divisor + SMALL_BYTES) {
-        uint64_t budget = share_of_peak(parent, peak);
-        if (budget > atomic_load(&process->memory->ledger->budget_bytes))
-            atomic_store(&process->memory->ledger->budget_bytes, budget);
+        widen(parent, process->memory, together(parent, process, peak));
         return false;
     }
-    reopen(process);
-    atomic_store(&process->memory->ledger->over_bytes, 0);
-    process->memory->budget.told_infeasible = false;
-    parent->figures.smallest_feasible_bytes = 0;
+    retract(parent, process);
     return true;
+}
+
+bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
+{
+    struct budget *budget = &process->memory->budget;
+    if (!is_in_force(budget))
+        return false;
+    if (budget->of == process)
+        return budget->state == BUDGET_SHARED && follow_owner(parent, process);
+    uint64_t own = ebb__budget_peak(process);
+    if (own <= process->peak_bytes)
+        return false;
+    process->peak_bytes = own;
+    uint64_t peak = together(parent, process, added_peak(parent, process));
+    if (peak <= budget->of_bytes)
+        return false;
+    if (!any_is_planned(parent, process->memory))
+        reopen(process);
+    else
+        widen(parent, process->memory, peak);
+    return false;
 }
 
 void ebb__budget_forget(const struct process *process)
 {
-    if (process->memory->budget.of == process)
-        enter(&process->memory->budget, BUDGET_FIXED, NULL, 0);
+    struct budget *budget = &process->memory->budget;
+    if (budget->of != process)
+        return;
+    if (budget->state == BUDGET_PRESUMED)
+        enter(budget, BUDGET_FIXED, NULL);
+    budget->of = NULL;
 }

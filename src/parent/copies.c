@@ -43,9 +43,8 @@ static bool has_arena(const struct process *process)
            atomic_load(&process->stream.ring->counters.arena_last);
 }
 
-/* True if one was forked from the other or both from a third. Other programs have their arenas
- * elsewhere. */
-static bool are_relatives(const struct process *one, const struct process *other)
+/* Other programs have their arenas elsewhere. */
+bool ebb__copies_related(const struct process *one, const struct process *other)
 {
     return has_arena(one) && has_arena(other) &&
            atomic_load(&one->stream.ring->counters.arena_first) ==
@@ -56,7 +55,7 @@ static bool has_relatives(const struct ebb_parent *parent, const struct process 
 {
     for (size_t i = 0; i < parent->processes.count; i++)
         if (parent->processes.items[i] != process &&
-            are_relatives(process, parent->processes.items[i]))
+            ebb__copies_related(process, parent->processes.items[i]))
             return true;
     return false;
 }

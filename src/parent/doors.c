@@ -119,6 +119,7 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     process->since_ns = ebb__now_ns();
     process->process_id = process_id;
     process->memory = memory;
+    process->over_before = atomic_load(&memory->ledger->over_bytes);
     process->channel = channel;
     process->learning.reactive_from = -1;
     process->budget_from = parent->options.budget_fraction > 0 ? -1 : 0;

@@ -1,5 +1,6 @@
 /* The result of a run: counters of all processes, and the iterations of the busiest one. */
 #include "base/order.h"
+#include "base/size.h"
 #include "parent/internal.h"
 
 #include <stdio.h>
@@ -214,6 +215,23 @@ static enum ebb_status end_recording(struct recording *recording, struct ebb_err
     return status;
 }
 
+/* The first process with blocks may only have started the one that trains. */
+static void look_at_recorded(struct ebb_parent *parent, const struct process *busiest)
+{
+    const struct recording *recording = &parent->recording;
+    uint64_t most = busiest ? atomic_load(&busiest->stream.ring->counters.peak_live_bytes) : 0;
+    uint64_t recorded = 0;
+    for (size_t i = 0; i < parent->processes.count; i++)
+        if (parent->processes.items[i]->number == recording->process)
+            recorded =
+                atomic_load(&parent->processes.items[i]->stream.ring->counters.peak_live_bytes);
+    if (recording->process && !recording->is_of_device && most > 2 * recorded)
+        ebb__parent_warn(parent,
+                         "the trace is of the first process with blocks; process %d held %.1f MiB, "
+                         "more than twice as much: record that program alone",
+                         busiest->process_id, (double)most / (double)EBB_MIB);
+}
+
 enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_result *result,
                                    struct ebb_error *error)
 {
@@ -238,5 +256,6 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
         result->cache_dropped = main->recall.why_dropped;
     }
     parent_figures(parent, memory, result);
+    look_at_recorded(parent, main);
     return end_recording(&parent->recording, error);
 }

@@ -17,6 +17,8 @@ void ebb__gone_add(const struct process *process, struct ebb_parent_result *resu
     result->transfers.in_bytes += atomic_load(&counters->moved_in_bytes);
     result->transfers.saved_bytes += atomic_load(&counters->saved_bytes);
     result->transfers.evicted_clean_bytes += atomic_load(&counters->evicted_clean_bytes);
+    result->transfers.out_busy_ns += atomic_load(&counters->out_busy_ns);
+    result->transfers.in_busy_ns += atomic_load(&counters->in_busy_ns);
     result->transfers.stall_ns += atomic_load(&counters->stall_ns);
     result->faults.demand += atomic_load(&counters->demand_faults);
     result->faults.mismatches += atomic_load(&counters->mismatches);

@@ -6,6 +6,7 @@
 #include "model/recurrence.h"
 #include "model/steps.h"
 #include "model/watch.h"
+#include "parent/budget.h"
 #include "parent/cache.h"
 #include "parent/measured.h"
 #include "parent/parent.h"
@@ -171,6 +172,8 @@ struct process {
     bool learnt_anew;          /* it differs from the cached profile */
     int64_t budget_from;       /* the first iteration with a budget in force, or -1 */
     uint64_t budget_event;     /* if that is not the first: events pushed to the steps before */
+    uint64_t peak_bytes;       /* its peak when the budget followed it last */
+    uint64_t over_before;      /* over_bytes of the ledger when it came */
     struct alarm alarm;
     struct stuck stuck;
     struct trial trial;
@@ -209,14 +212,6 @@ struct recording {
     bool is_of_device;
     enum ebb_status status;
     struct ebb_error error;
-};
-
-struct budget {
-    enum budget_state state;
-    const struct process
-        *of;           /* while PRESUMED, the owner of the profile; while SHARED, of the peak */
-    uint64_t of_bytes; /* the peak that the budget is a share of */
-    bool told_infeasible;
 };
 
 /* Figures over all processes, and of the newest plan. */
@@ -298,29 +293,6 @@ EBB_NODISCARD enum ebb_status ebb__doors_open(struct ebb_parent *parent, struct 
 void ebb__doors_answer(struct ebb_parent *parent);
 void ebb__doors_close(struct ebb_parent *parent);
 
-/* budget.c: the most that the process would hold without Ebb, as far as seen. */
-uint64_t ebb__budget_peak(const struct process *process);
-/* The budget of the run: given in bytes, or a share of this process's peak so far. */
-uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
-/* The share of the budget for the process's blocks. It excludes memory of other processes and of
- * the process's own small blocks, which no plan evicts. */
-uint64_t ebb__budget_share(const struct process *process, uint64_t budget);
-/* Has the run held such a share of its budget, at least once? True if the budget is a share of the
- * peak, or if there is none. */
-bool ebb__budget_is_near(const struct process *process, double share);
-/* Puts a share of the peak in the process's profile in force before its first allocation. */
-void ebb__budget_presume(struct ebb_parent *parent, struct process *process);
-/* Records whether the profile was right. */
-void ebb__budget_confirm(const struct process *process);
-void ebb__budget_withdraw(struct process *process);
-/* Call when the process's iterations are known: fixes the peak that the budget is a share of. */
-void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uint64_t budget);
-/* Checks whether the process holds more than at that time. Returns true if it holds much more. Then
- * its iterations were detected wrongly, and the budget is no longer in force. */
-bool ebb__budget_follow(struct ebb_parent *parent, struct process *process);
-/* The process is being released. Removes the budget's reference to it. */
-void ebb__budget_forget(const struct process *process);
-
 /* lanes.c: starts a thread that measures the store's lanes while the program runs. */
 void ebb__lanes_begin(struct ebb_parent *parent, struct fast_memory *memory);
 /* True if the lanes are known. If not, that thread is at work. If there can be none, measures at
@@ -342,6 +314,8 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
  * only predicts. first_serial: see struct ebb_script. */
 bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
+/* Call when a presumed budget is confirmed: says what was held back while it was not. */
+void ebb__plans_confirmed(struct ebb_parent *parent, const struct process *process);
 /* Plans `model`, which is what comes between planned iterations, and one of them, and sends the
  * plan. The plan of the iteration stays as it is. Returns true if it was sent. */
 bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,
@@ -375,7 +349,7 @@ struct seen {
 struct seen ebb__parent_seen(const struct process *process);
 
 /* trial.c: begins the trial of a plan that was sent. */
-void ebb__trial_begin(struct ebb_parent *parent, struct process *process);
+void ebb__trial_begin(struct process *process);
 
 /* replan.c: if the trial shows that another plan is due, plans and sends it. Cheap if there is
  * nothing new. */
@@ -445,5 +419,7 @@ void ebb__show_close(struct ebb_parent *parent);
 void ebb__copies_look(struct ebb_parent *parent);
 /* Records that so many bytes exist, or existed, beyond the resident bytes in the ledger. */
 void ebb__copies_note(struct ebb_parent *parent, uint64_t copied_bytes);
+/* True if one was forked from the other, or both from a third. */
+bool ebb__copies_related(const struct process *one, const struct process *other);
 
 #endif

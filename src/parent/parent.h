@@ -108,7 +108,8 @@ struct ebb_plan_figures {
 
 struct ebb_transfer_figures {
     uint64_t out_bytes, in_bytes, evicted_clean_bytes;
-    uint64_t saved_bytes; /* zeros among out_bytes that were not written */
+    uint64_t saved_bytes;             /* zeros among out_bytes that were not written */
+    uint64_t out_busy_ns, in_busy_ns; /* of the lanes */
     uint64_t stall_ns;
     uint64_t reactive_evictions, busy_blocks;
     uint64_t away_allocations; /* blocks of a device that began in host memory */

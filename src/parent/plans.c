@@ -55,28 +55,57 @@ static uint64_t working_set(const struct ebb_plan_request *request)
     return bytes;
 }
 
+static void say_infeasible(struct ebb_parent *parent, struct budget *budget, uint64_t least_bytes)
+{
+    parent->figures.smallest_feasible_bytes = least_bytes;
+    if (!budget->told_infeasible)
+        ebb__parent_warn(parent,
+                         "one operation needs more than the budget: running on at the smallest "
+                         "feasible, %.1f MiB; give --budget at least that",
+                         (double)least_bytes / (1024.0 * 1024.0));
+    budget->told_infeasible = true;
+    budget->untold_bytes = 0;
+}
+
+void ebb__plans_confirmed(struct ebb_parent *parent, const struct process *process)
+{
+    struct budget *budget = &process->memory->budget;
+    if (budget->state == BUDGET_FIXED && budget->untold_bytes)
+        say_infeasible(parent, budget, budget->untold_bytes);
+}
+
+static bool others_hold_memory(const struct process *process)
+{
+    return atomic_load(&process->memory->ledger->held_bytes) >
+           atomic_load(&process->stream.ring->counters.held_bytes);
+}
+
 static void tell_infeasible(struct ebb_parent *parent, struct process *process,
-                            const struct ebb_planned *planned)
+                            const struct ebb_planned *planned, uint64_t budget_bytes)
 {
     const struct ebb_plan *plan = &planned->plan;
+    struct budget *budget = &process->memory->budget;
     uint64_t least = working_set(&planned->request);
-    parent->figures.smallest_feasible_bytes =
-        (least ? least : plan->smallest_feasible_bytes) + planned->beside_bytes;
-    if (process->memory->budget.told_infeasible ||
-        plan->smallest_feasible_bytes <= plan->budget_bytes)
+    uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
+    uint64_t least_bytes = (least ? least : plan->smallest_feasible_bytes) + planned->beside_bytes;
+    if (least && least + small <= budget_bytes && others_hold_memory(process))
         return;
-    process->memory->budget.told_infeasible = true;
-    if (least && least <= plan->budget_bytes) {
-        ebb__parent_warn(parent,
-                         "policy %s can plan for %.1f MiB at least: the rest is evicted when "
-                         "memory is needed",
-                         plan->policy, (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
-        return;
+    if (budget->state == BUDGET_PRESUMED) { /* it may be of another size soon */
+        budget->untold_bytes = least_bytes;
+    } else if (plan->smallest_feasible_bytes <= plan->budget_bytes) {
+        parent->figures.smallest_feasible_bytes = least_bytes;
+    } else if (!least || least > plan->budget_bytes) {
+        say_infeasible(parent, budget, least_bytes);
+    } else {
+        parent->figures.smallest_feasible_bytes = least_bytes;
+        if (!budget->told_infeasible)
+            ebb__parent_warn(parent,
+                             "policy %s can plan for %.1f MiB at least: the rest is evicted when "
+                             "memory is needed",
+                             plan->policy,
+                             (double)plan->smallest_feasible_bytes / (1024.0 * 1024.0));
+        budget->told_infeasible = true;
     }
-    ebb__parent_warn(parent,
-                     "one operation needs more than the budget: running on at the smallest "
-                     "feasible, %.1f MiB; give --budget at least that",
-                     (double)parent->figures.smallest_feasible_bytes / (1024.0 * 1024.0));
 }
 
 /* True if the repetition has lasted longer than a loop inside an operation does. */
@@ -94,7 +123,7 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
     uint64_t budget = ebb__budget_of(parent, process);
     struct ebb_plan_terms terms =
         ebb__plan_terms(parent->options.policy, model, &process->memory->lanes.machine, budget);
-    terms.beside_bytes = budget - ebb__budget_share(process, budget);
+    terms.beside_bytes = budget - ebb__budget_share(parent, process, budget);
     /* Small blocks come and go. If they held a byte more than the plan assumed, none of it would be
      * in the static placement. */
     uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
@@ -177,7 +206,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
         goto out;
     }
     if (!plan->feasible)
-        tell_infeasible(parent, process, &planned);
+        tell_infeasible(parent, process, &planned, terms.budget_bytes);
     if (ebb__planned_check(&planned, &error) != EBB_OK && plan->feasible)
         ebb__parent_warn(parent, "the plan failed its check and is not used: %s", error.why);
     else
@@ -185,10 +214,12 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     if (sent) {
         note_figures(&parent->figures, &planned);
         ebb__budget_enforce(parent, process, terms.budget_bytes);
+        process->trial.predicted_stall_ns = plan->stall_ns;
+        process->trial.predicted_work_ns = plan->iteration_ns - plan->stall_ns;
         if (plan->reactive)
             process->learning.reactive_from = (int64_t)ebb__watch_iterations(process->stream.watch);
         else
-            ebb__trial_begin(parent, process);
+            ebb__trial_begin(process);
     }
 out:
     ebb__planned_fini(&planned);

@@ -100,7 +100,7 @@ static void recall_lanes(struct ebb_parent *parent, const struct process *proces
 static void drop(struct ebb_parent *parent, struct process *process, const char *why)
 {
     process->recall.why_dropped = why;
-    ebb__budget_withdraw(process);
+    ebb__budget_withdraw(parent, process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_DROPPED);
     ebb__profile_fini(&process->recall.profile);
     ebb__batch_end(process);
@@ -114,6 +114,7 @@ static void drop(struct ebb_parent *parent, struct process *process, const char 
 static void confirm(struct ebb_parent *parent, struct process *process)
 {
     ebb__budget_confirm(process);
+    ebb__plans_confirmed(parent, process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
     process->learnt = process->recall.profile;
     memset(&process->recall.profile, 0, sizeof process->recall.profile);
@@ -262,7 +263,7 @@ static bool try_to_scale(struct ebb_parent *parent, struct process *process)
     recall->most_faults = most_faults(&recall->profile);
     recall->is_named = blocks_are_there(process, false, &renamed);
     ebb__parent_tell(process, EBB_MESSAGE_SCRIPT, 0);
-    ebb__budget_withdraw(process); /* the peak is that of this run */
+    ebb__budget_withdraw(parent, process); /* the peak is that of this run */
     bool sent = send_plans(parent, process);
     recall->at_allocs = atomic_load(&process->stream.ring->counters.allocations);
     process->stream.allocs_lost = 0;
@@ -352,7 +353,7 @@ void ebb__recall_judge(struct ebb_parent *parent, struct process *process)
     if (try_to_scale(parent, process))
         return;
     if (recall->is_other && !recall->followed && exceeds_peak(process))
-        ebb__budget_withdraw(process); /* its peak was a guess */
+        ebb__budget_withdraw(parent, process); /* its peak was a guess */
     unsigned good = recall->followed - recall->disappointments;
     /* After several iterations blocks that were not found do not matter. */
     if (good && !ebb__batch_settles(process) && is_found(process) &&

@@ -135,7 +135,7 @@ static bool find_room(struct ebb_parent *parent, struct process *process)
     struct trial *trial = &process->trial;
     struct sent *sent = &process->sent;
     uint64_t budget = atomic_load(&process->memory->ledger->budget_bytes);
-    uint64_t share = ebb__budget_share(process, budget), before = sent->margin_bytes;
+    uint64_t share = ebb__budget_share(parent, process, budget), before = sent->margin_bytes;
     enum replan_reason reason = judge_room(trial, sent, budget, share);
     if (reason == REPLAN_NONE)
         return false;
@@ -234,12 +234,12 @@ static void act(struct ebb_parent *parent, struct process *process, enum replan_
 }
 
 /* The iteration in which a plan arrives, and the next whole one, are not typical. */
-static void wait_for_first(struct ebb_parent *parent, struct process *process, size_t count)
+static void wait_for_first(struct process *process, size_t count)
 {
     struct trial *trial = &process->trial;
     if (count <= trial->first_iteration + 1)
         return;
-    ebb__trial_begin(parent, process);
+    ebb__trial_begin(process);
     ebb__trial_set(&trial->state, TRIAL_RUNNING);
 }
 
@@ -255,7 +255,7 @@ static void judge_trial(struct ebb_parent *parent, struct process *process, size
     if (early && !(found.waits && found.faster && found.enough))
         return;
     uint64_t before_ns = trial->before_ns;
-    ebb__trial_begin(parent, process);
+    ebb__trial_begin(process);
     ebb__trial_set(&trial->state, TRIAL_RUNNING);
     if (!found.enough)
         return;
@@ -268,7 +268,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
     struct trial *trial = &process->trial;
     size_t count = ebb__watch_iterations(process->stream.watch);
     if (count < trial->first_iteration) /* a longer repetition has replaced those iterations */
-        ebb__trial_begin(parent, process);
+        ebb__trial_begin(process);
     if (!process->stream.replaying || count <= trial->looked_at)
         return;
     note_stalls(process, count);
@@ -280,7 +280,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
         return;
     switch (trial->state) {
     case TRIAL_BEGUN:
-        wait_for_first(parent, process, count);
+        wait_for_first(process, count);
         break;
     case TRIAL_RUNNING:
         judge_trial(parent, process, count);

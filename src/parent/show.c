@@ -60,13 +60,6 @@ static void add_iterations(const struct process *process, struct ebb_status_figu
         figures->last_iteration_ns = iterations[kept - 1].duration_ns;
 }
 
-static void add_process(const struct process *process, struct ebb_status_figures *figures)
-{
-    const struct ebb_counters *counters = &process->stream.ring->counters;
-    figures->out_busy_ns += atomic_load(&counters->out_busy_ns);
-    figures->in_busy_ns += atomic_load(&counters->in_busy_ns);
-}
-
 /* The memory in which the busiest process has its blocks. */
 static const struct fast_memory *memory_of(const struct ebb_parent *parent,
                                            const struct process *busiest)
@@ -79,16 +72,16 @@ static void fill_figures(const struct ebb_parent *parent, const struct process *
 {
     const struct ebb_ledger *ledger = memory_of(parent, busiest)->ledger;
     struct ebb_parent_result sums = parent->gone;
-    for (size_t i = 0; i < parent->processes.count; i++) {
+    for (size_t i = 0; i < parent->processes.count; i++)
         ebb__gone_add(parent->processes.items[i], &sums);
-        add_process(parent->processes.items[i], figures);
-    }
     figures->held_bytes = atomic_load(&ledger->held_bytes);
     figures->peak_bytes = atomic_load(
         atomic_load(&ledger->in_force) ? &ledger->peak_bytes : &ledger->learning_peak_bytes);
     figures->over_bytes = atomic_load(&ledger->over_bytes);
     figures->out_bytes = sums.transfers.out_bytes;
     figures->in_bytes = sums.transfers.in_bytes;
+    figures->out_busy_ns = sums.transfers.out_busy_ns;
+    figures->in_busy_ns = sums.transfers.in_busy_ns;
     figures->stall_ns = sums.transfers.stall_ns;
     figures->demand_faults = sums.faults.demand;
     figures->store_peak_bytes = sums.store.peak_bytes;

@@ -94,7 +94,8 @@ enum ebb_status ebb__status_ask(int process_id, struct ebb_status_packet *packet
     if (descriptor >= 0)
         close(descriptor);
     if (got < 0)
-        return ebb__fail(error, EBB_ERR_IO, who, "does not answer: %s", strerror(why));
+        return ebb__fail(error, EBB_ERR_IO, who, "does not answer: %s",
+                         why == EAGAIN ? "it is stopped, or very busy" : strerror(why));
     if (got == 0)
         return ebb__fail(error, EBB_ERR_IO, who, "is another user's, or is ending");
     if (got != (ssize_t)sizeof *packet || packet->magic != EBB_STATUS_MAGIC ||

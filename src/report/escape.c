@@ -27,6 +27,16 @@ static size_t sequence(const unsigned char *at)
     return 0;
 }
 
+void ebb__escape_utf8(char *text)
+{
+    while (*text) {
+        size_t length = (unsigned char)*text < 0x80 ? 1 : sequence((const unsigned char *)text);
+        if (!length)
+            *text = '?';
+        text += length ? length : 1;
+    }
+}
+
 void ebb__escape_html(FILE *out, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {

@@ -20,4 +20,7 @@ void ebb__escape_csv(FILE *out, const char *text);
 /* Writes `text` for a terminal: control characters become `?`. */
 void ebb__escape_terminal(FILE *out, const char *text);
 
+/* Replaces bytes of `text` that are not UTF-8 by `?`. */
+void ebb__escape_utf8(char *text);
+
 #endif
