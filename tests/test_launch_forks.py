@@ -65,6 +65,17 @@ class Forks(Launch):
             with self.subTest(refuse=device):
                 self.forks("churned", refuse=device)
 
+    def test_while_others_use_streams(self):
+        """libc has a lock on all streams during a fork. Its holder may wait for blocks."""
+        program = compile_c("fork_streams")
+        for device in sample("streams"):
+            with self.subTest(refuse=device):
+                self.env["EBB_REFUSE"] = device
+                path = os.path.join(self.folder, "lines")
+                result = self.run_ebb(program, path, "24", options=["--budget", "16M"])
+                self.assertEqual((0, b"good\n", b""),
+                                 (result.returncode, result.stdout, result.stderr))
+
     def test_on_stacks_in_blocks(self):
         """The stack of the forking thread is a block. Most of its pages were never touched."""
         for device in sample("on-block"):

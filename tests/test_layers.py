@@ -272,7 +272,7 @@ ORDER = {
         "events keeper sampler",
         "guard service",
         "mappings marks pins signals stacks",
-        "descriptors lent limits locks names",
+        "descriptors lent limits locks masked names",
         "calls retire",
         "join",
         "forked",

@@ -1,6 +1,8 @@
 /* Threads of Ebb's own in a program. */
 #include "join.h"
 
+#include "base/threads.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,11 +15,10 @@ bool ebb__join_start_thread(void *(*function)(void *), void *argument)
     sigfillset(&all);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
-    int why = pthread_create(&thread, &attributes, function, argument);
+    int why = ebb__thread_create(&thread, &attributes, STACK_BYTES, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     errno = why;

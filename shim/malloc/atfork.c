@@ -1,5 +1,8 @@
 /* Around fork(): the runtime is locked from the last handler before it to the first after it.
  *
+ * After the handlers, fork() takes libc's lock on the list of open files. Its holder may wait for a
+ * file, and the file's user for a block. So that lock is taken before the runtime's.
+ *
  * pthread_atfork() runs the handlers before a fork in reverse order of registration, and those
  * after it in that order. So Ebb's are registered before all others. Handlers of other libraries
  * may then allocate, free and touch memory while the runtime works. A library that the program is
@@ -51,6 +54,32 @@ void ebb__fork_after_child(void)
     ebb__guard_leave(&entered);
 }
 
+/* Of glibc, with a count of how often its owner has it. After a fork the child has a new one. */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+
+static void lib_before(void)
+{
+    if (_IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+        _IO_list_lock();
+    ebb__fork_before();
+}
+
+static void lib_after_parent(void)
+{
+    ebb__fork_after_parent();
+    if (_IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+        _IO_list_unlock();
+}
+
+static void lib_after_child(void)
+{
+    if (_IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+        _IO_list_resetlock(); /* fork() does so only if there were threads */
+    ebb__fork_after_child();
+}
+
 static int next_register(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),
                          void *library)
 {
@@ -62,8 +91,7 @@ static int next_register(void (*before)(void), void (*in_parent)(void), void (*i
 void ebb__shim_register_fork(void)
 {
     if (!atomic_flag_test_and_set(&registered))
-        next_register(ebb__fork_before, ebb__fork_after_parent, ebb__fork_after_child,
-                      &__dso_handle);
+        next_register(lib_before, lib_after_parent, lib_after_child, &__dso_handle);
 }
 
 int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),

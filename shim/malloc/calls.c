@@ -24,14 +24,40 @@
 #define BUFFER(type, name, parameters, arguments, buffer, bytes)                                   \
     EBB_HAND_ON(type, name, parameters, arguments, (&(struct iovec)EBB_BUFFER_OF(buffer, bytes)), 1)
 #define VECTOR(name, parameters, arguments)                                                        \
-    EBB_HAND_ON(ssize_t, name, parameters, arguments, vector, count > 0 ? (size_t)count : 0)
+    EBB_HAND_ON(ssize_t, name, parameters, arguments, keep_vector(vector, count),                  \
+                count > 0 ? (size_t)count : 0)
 #define MESSAGE(name, parameters, arguments)                                                       \
-    EBB_HAND_ON(ssize_t, name, parameters, arguments, message ? message->msg_iov : NULL,           \
+    EBB_HAND_ON(ssize_t, name, parameters, arguments, keep_message(message),                       \
                 message ? message->msg_iovlen : 0)
 
 #undef fread_unlocked
 #undef fwrite_unlocked
 #undef fputs_unlocked
+
+/* What describes buffers is small, and seldom in a block. It is kept as long as the block. */
+static const struct iovec *keep_vector(const struct iovec *vector, int count)
+{
+    ebb__shim_wait_in(vector, count > 0 ? (size_t)count * sizeof *vector : 0);
+    return vector;
+}
+
+static const struct iovec *keep_message(const struct msghdr *message)
+{
+    if (!message)
+        return NULL;
+    ebb__shim_wait_in(message, sizeof *message);
+    ebb__shim_wait_in(message->msg_iov, message->msg_iovlen * sizeof *message->msg_iov);
+    ebb__shim_wait_in(message->msg_name, message->msg_namelen);
+    ebb__shim_wait_in(message->msg_control, message->msg_controllen);
+    return message->msg_iov;
+}
+
+static const void *keep_peer(const void *peer, const socklen_t *bytes)
+{
+    ebb__shim_wait_in(bytes, sizeof *bytes);
+    ebb__shim_wait_in(peer, bytes ? *bytes : 0);
+    return peer;
+}
 
 BUFFER(ssize_t, read, (int file, void *to, size_t bytes), (file, to, bytes), to, bytes)
 BUFFER(ssize_t, write, (int file, const void *from, size_t bytes), (file, from, bytes), from, bytes)
@@ -50,12 +76,12 @@ BUFFER(ssize_t, send, (int file, const void *from, size_t bytes, int flags),
 BUFFER(ssize_t, recvfrom,
        (int file, void *restrict to, size_t bytes, int flags, struct sockaddr *restrict peer,
         socklen_t *restrict peer_bytes),
-       (file, to, bytes, flags, peer, peer_bytes), to, bytes)
+       (file, to, bytes, flags, peer, peer_bytes), (keep_peer(peer, peer_bytes), to), bytes)
 BUFFER(ssize_t, sendto,
        (int file, const void *from, size_t bytes, int flags, const struct sockaddr *peer,
         socklen_t peer_bytes),
-       (file, from, bytes, flags, peer, peer_bytes), ebb__shim_lend_to_send(from, bytes, flags),
-       bytes)
+       (file, from, bytes, flags, peer, peer_bytes),
+       (keep_peer(peer, &peer_bytes), ebb__shim_lend_to_send(from, bytes, flags)), bytes)
 BUFFER(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags), (to, bytes, flags), to, bytes)
 BUFFER(int, getentropy, (void *to, size_t bytes), (to, bytes), to, bytes)
 
@@ -99,8 +125,14 @@ VECTOR(pwritev64v2, (int file, const struct iovec *vector, int count, off64_t at
 MESSAGE(recvmsg, (int file, struct msghdr *message, int flags), (file, message, flags))
 EBB_HAND_ON(ssize_t, sendmsg, (int file, const struct msghdr *message, int flags),
             (file, message, flags),
-            ebb__shim_lend_message(message, flags) ? message->msg_iov : NULL,
+            ebb__shim_lend_message(message, flags) ? keep_message(message) : NULL,
             message ? message->msg_iovlen : 0)
+
+/* Of a text in a block. A thread may wait for its pages, and the kernel need not. */
+static size_t text_bytes(const char *text)
+{
+    return text && ebb__shim_may_wait_in(text) ? strlen(text) + 1 : 0;
+}
 
 /* stdio passes large buffers directly to the kernel. */
 BUFFER(size_t, fread, (void *restrict to, size_t size, size_t count, FILE *restrict file),
@@ -112,10 +144,11 @@ BUFFER(size_t, fread_unlocked, (void *restrict to, size_t size, size_t count, FI
 BUFFER(size_t, fwrite_unlocked,
        (const void *restrict from, size_t size, size_t count, FILE *restrict file),
        (from, size, count, file), from, size *count)
-BUFFER(int, fputs, (const char *restrict from, FILE *restrict file), (from, file), from, SIZE_MAX)
+BUFFER(int, fputs, (const char *restrict from, FILE *restrict file), (from, file), from,
+       text_bytes(from))
 BUFFER(int, fputs_unlocked, (const char *restrict from, FILE *restrict file), (from, file), from,
-       SIZE_MAX)
-BUFFER(int, puts, (const char *from), (from), from, SIZE_MAX)
+       text_bytes(from))
+BUFFER(int, puts, (const char *from), (from), from, text_bytes(from))
 
 /* The kernel may use a file's buffer as long as the file is open. */
 EXPORT int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes);
@@ -128,8 +161,8 @@ int setvbuf(FILE *restrict file, char *restrict buffer, int mode, size_t bytes)
 {
     int (*next)(FILE *, char *, int, size_t);
     EBB_BEHIND(next, setvbuf);
-    const struct iovec vector = EBB_BUFFER_OF(buffer, bytes);
-    ebb__calls_pin(&(struct ebb_buffers){&vector, 1});
+    if (buffer)
+        ebb__shim_wait_in(buffer, bytes);
     return next(file, buffer, mode, bytes);
 }
 

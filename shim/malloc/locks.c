@@ -4,8 +4,12 @@
  * free lock is taken as usual, without that. Threads that wake others need nothing, since a sleeper
  * has made the block resident.
  *
+ * The kernel itself takes and releases locks that inherit priorities, and those that are held when
+ * their thread ends (robust). It can wait for their pages on no device, so their blocks are always
+ * kept.
+ *
  * Not covered: futexes by the program's own instructions (libgomp retries until the page is
- * present), and robust locks that are held when their thread ends. */
+ * present). */
 #include "shim.h"
 
 #include <errno.h>
@@ -50,6 +54,21 @@
 static bool is_taken(int got)
 {
     return got == EBUSY || (got == -1 && errno == EAGAIN);
+}
+
+EXPORT int pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attributes);
+
+int pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attributes)
+{
+    int (*next)(pthread_mutex_t *, const pthread_mutexattr_t *);
+    EBB_BEHIND(next, pthread_mutex_init);
+    int protocol = PTHREAD_PRIO_NONE, robust = PTHREAD_MUTEX_STALLED;
+    if (attributes && (pthread_mutexattr_getprotocol(attributes, &protocol) != 0 ||
+                       pthread_mutexattr_getrobust(attributes, &robust) != 0))
+        return next(lock, attributes);
+    if (protocol == PTHREAD_PRIO_INHERIT || robust == PTHREAD_MUTEX_ROBUST)
+        ebb__shim_keep_for_kernel(lock, sizeof *lock);
+    return next(lock, attributes);
 }
 
 TAKE(pthread_mutex_lock, pthread_mutex_trylock, pthread_mutex_t, (pthread_mutex_t * lock), (lock))

@@ -7,14 +7,11 @@
 #include "device/os.h"
 #include "shim.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/select.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -86,25 +83,6 @@ int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict be
     }
 
 MASKED(sigsuspend, (const sigset_t *set), (mask))
-MASKED(ppoll,
-       (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set),
-       (polled, count, until, mask))
-/* Programs compiled with _FORTIFY_SOURCE call these. */
-MASKED(__ppoll_chk,
-       (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set,
-        size_t room),
-       (polled, count, until, mask, room))
-MASKED(pselect,
-       (int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
-        const struct timespec *restrict until, const sigset_t *restrict set),
-       (count, in, out, other, until, mask))
-MASKED(epoll_pwait,
-       (int file, struct epoll_event *events, int count, int until_ms, const sigset_t *set),
-       (file, events, count, until_ms, mask))
-MASKED(epoll_pwait2,
-       (int file, struct epoll_event *events, int count, const struct timespec *until,
-        const sigset_t *set),
-       (file, events, count, until, mask))
 MASKED(pthread_attr_setsigmask_np, (pthread_attr_t * attributes, const sigset_t *set),
        (attributes, mask))
 

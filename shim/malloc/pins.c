@@ -12,13 +12,16 @@ static _Atomic bool pinning;
 /* Returns the runtime if `buffer` is in a block, or NULL if nothing needs to be pinned. Under a
  * guard and around a fork the runtime may be locked. The calls are then the shim's own, whose
  * buffers are on a stack, which is resident. */
-static inline struct ebb_runtime *runtime_for(const void *buffer)
+static inline struct ebb_runtime *runtime_of(const void *buffer)
 {
-    if (!atomic_load_explicit(&pinning, memory_order_relaxed))
-        return NULL;
     struct ebb_runtime *runtime = ebb__shim_runtime_now();
     bool is_theirs = runtime && ebb__runtime_owns(runtime, buffer) && !ebb__guard_is_entered();
     return is_theirs ? runtime : NULL;
+}
+
+static inline struct ebb_runtime *runtime_for(const void *buffer)
+{
+    return atomic_load_explicit(&pinning, memory_order_relaxed) ? runtime_of(buffer) : NULL;
 }
 
 static void pin(struct ebb_runtime *runtime, const void *buffer, size_t bytes)
@@ -71,9 +74,8 @@ bool ebb__shim_may_wait_in(const void *address)
     return runtime_for(address) != NULL;
 }
 
-void ebb__shim_wait_in(const void *address, size_t bytes)
+static void keep(struct ebb_runtime *runtime, const void *address, size_t bytes)
 {
-    struct ebb_runtime *runtime = runtime_for(address);
     if (!runtime)
         return;
     int saved = errno;
@@ -82,6 +84,16 @@ void ebb__shim_wait_in(const void *address, size_t bytes)
     ebb__runtime_keep(runtime, address, bytes);
     ebb__guard_leave(&guard);
     errno = saved;
+}
+
+void ebb__shim_wait_in(const void *address, size_t bytes)
+{
+    keep(runtime_for(address), address, bytes);
+}
+
+void ebb__shim_keep_for_kernel(const void *address, size_t bytes)
+{
+    keep(runtime_of(address), address, bytes);
 }
 
 void ebb__shim_pin_buffers(bool on)

@@ -10,6 +10,7 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <linux/sched.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -124,6 +125,28 @@ static bool forks(long number, const long arguments[6])
     }
 }
 
+/* Of some operations the kernel itself writes the words, and cannot wait for their pages. */
+static void wait_for_futex(const long arguments[6])
+{
+    const void *word = (const void *)arguments[0], *other = (const void *)arguments[4];
+    switch (arguments[1] & FUTEX_CMD_MASK) {
+    case FUTEX_WAKE_OP:
+    case FUTEX_WAIT_REQUEUE_PI:
+    case FUTEX_CMP_REQUEUE_PI:
+        ebb__shim_keep_for_kernel(other, sizeof(uint32_t));
+        ebb__shim_keep_for_kernel(word, sizeof(uint32_t));
+        break;
+    case FUTEX_LOCK_PI:
+    case FUTEX_LOCK_PI2:
+    case FUTEX_TRYLOCK_PI:
+    case FUTEX_UNLOCK_PI:
+        ebb__shim_keep_for_kernel(word, sizeof(uint32_t));
+        break;
+    default:
+        ebb__shim_wait_in(word, sizeof(uint32_t));
+    }
+}
+
 long syscall(long number, ...)
 {
     long arguments[6];
@@ -148,7 +171,7 @@ long syscall(long number, ...)
         ebb__shim_masks(number, arguments, &result))
         return result;
     if (number == SYS_futex)
-        ebb__shim_wait_in((const void *)arguments[0], sizeof(uint32_t));
+        wait_for_futex(arguments);
     if (!forks(number, arguments))
         return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
                     arguments[5]);

@@ -82,6 +82,8 @@ bool ebb__shim_maps(long number, const long arguments[6], long *result);
 /* If system calls cannot wait for absent pages: keeps the block of [address, + bytes) resident
  * until it is freed. The kernel will read there, and other threads sleep on it without a limit. */
 void ebb__shim_wait_in(const void *address, size_t bytes);
+/* The same on every device, for what the kernel cannot wait for on any. */
+void ebb__shim_keep_for_kernel(const void *address, size_t bytes);
 /* True if that is necessary for this address on this device. */
 bool ebb__shim_may_wait_in(const void *address);
 

@@ -44,7 +44,8 @@ struct locks {
     sem_t semaphore;
     mtx_t c_mutex;
     cnd_t c_changed;
-    _Atomic uint32_t word;
+    _Atomic uint32_t word, other_word;
+    pthread_mutex_t inherits, robust;
     unsigned turn;
 };
 
@@ -151,13 +152,53 @@ static void by_futex(unsigned me)
     CHECK(syscall(SYS_futex, &locks->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0) >= 0);
 }
 
+/* The kernel itself changes the lock when it is released. */
+static void by_inheritance(unsigned me)
+{
+    CHECK(pthread_mutex_lock(&locks->inherits) == 0);
+    press();
+    locks->turn += me;
+    CHECK(pthread_mutex_unlock(&locks->inherits) == 0);
+}
+
+static void *end_with_it(void *none)
+{
+    int got = pthread_mutex_lock(&locks->robust);
+    CHECK(got == 0 || (got == EOWNERDEAD && pthread_mutex_consistent(&locks->robust) == 0));
+    press();
+    return none;
+}
+
+/* The kernel releases the lock when its thread ends. */
+static void by_robust(unsigned me)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, end_with_it, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    int got = pthread_mutex_lock(&locks->robust);
+    CHECK(got == 0 || (got == EOWNERDEAD && pthread_mutex_consistent(&locks->robust) == 0));
+    locks->turn += me;
+    CHECK(pthread_mutex_unlock(&locks->robust) == 0);
+}
+
+/* The kernel changes a word when it wakes. */
+static void by_operation(unsigned me)
+{
+    const int add_one = FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0);
+    press();
+    CHECK(syscall(SYS_futex, &locks->word, FUTEX_WAKE_OP, 1, 1, &locks->other_word, add_one) >= 0);
+    (void)me;
+}
+
 static const struct {
     const char *name;
     void (*meet)(unsigned me);
 } kinds[] = {
-    {"mutex", by_mutex},           {"condition", by_condition}, {"rwlock", by_rwlock},
-    {"barrier", by_barrier},       {"semaphore", by_semaphore}, {"C11", by_c},
-    {"futex by number", by_futex},
+    {"mutex", by_mutex},           {"condition", by_condition},
+    {"rwlock", by_rwlock},         {"barrier", by_barrier},
+    {"semaphore", by_semaphore},   {"C11", by_c},
+    {"futex by number", by_futex}, {"inheritance", by_inheritance},
+    {"robust", by_robust},         {"futex operation", by_operation},
 };
 
 static void (*meeting)(unsigned me);
@@ -199,6 +240,13 @@ int main(void)
             pthread_rwlock_init(&locks->rwlock, NULL);
             pthread_barrier_init(&locks->both, NULL, 2);
             sem_init(&locks->semaphore, shared, 0);
+            pthread_mutexattr_setprotocol(&mutex, PTHREAD_PRIO_INHERIT);
+            if (meeting == by_inheritance) /* its block is kept from now on */
+                pthread_mutex_init(&locks->inherits, &mutex);
+            pthread_mutexattr_setprotocol(&mutex, PTHREAD_PRIO_NONE);
+            pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
+            if (meeting == by_robust)
+                pthread_mutex_init(&locks->robust, &mutex);
             mtx_init(&locks->c_mutex, mtx_plain);
             cnd_init(&locks->c_changed);
             pthread_t thread;

@@ -57,7 +57,8 @@ static uint64_t fork_block(struct block *block)
     block->transfer.urgent = false;
     block->wait.fault_ns = 0;
     block->wait.told = NULL; /* it lies in the parent's ring */
-    block->pins = 0;         /* those are of threads that the child lacks */
+    block->pins = 0;         /* those are of threads that the child lacks, */
+    block->unborn = false;   /* and so is who waits for memory for it */
     block->inherited = block->kind != BLOCK_STATIC &&
                        (block->state == BLOCK_RESIDENT || block->state == BLOCK_CACHED);
     return ebb__block_is_live(block) ? block->size_bytes : 0;

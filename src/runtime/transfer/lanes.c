@@ -7,10 +7,10 @@
  * some are available. */
 #include "runtime/transfer/transfer.h"
 
+#include "base/threads.h"
 #include "base/tuning.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
@@ -302,15 +302,12 @@ bool ebb__mover_start(struct transfer *transfer)
     sigfillset(&all);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES > (size_t)PTHREAD_STACK_MIN
-                                               ? WORKER_STACK_BYTES
-                                               : (size_t)PTHREAD_STACK_MIN);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* workers must not take the program's signals */
     transfer->worker_count = 0;
     int why = 0;
     for (unsigned i = 0; i < out + in && !why; i++) {
-        why = pthread_create(&transfer->workers[i], &attributes, work,
-                             i < out ? &transfer->out : &transfer->in);
+        why = ebb__thread_create(&transfer->workers[i], &attributes, WORKER_STACK_BYTES, work,
+                                 i < out ? &transfer->out : &transfer->in);
         transfer->worker_count += !why;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
