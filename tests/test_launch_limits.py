@@ -36,6 +36,21 @@ class Limits(Launch):
             with self.subTest(refused):
                 self.expect("limit", str(4 << 30), refused=refused)
 
+    def test_large_thread_local_storage(self):
+        """A thread's stack must hold the program's thread-local storage, too."""
+        with open(os.path.join(launching.SOURCE, "tests", "programs", "cramped.c"),
+                  encoding="utf-8") as file:
+            text = file.read()
+        storage = ("static __thread char storage[1 << 20];\n"
+                   "__attribute__((constructor)) static void use(void)\n"
+                   "{\n    *(volatile char *)storage = 1;\n}\n")
+        program = compile_c("with_storage", text + storage)
+        for refused in ("", "uffd"):
+            result = self.run_ebb(program, options=["--budget", "10M"],
+                                  env={**self.env, "EBB_REFUSE": refused})
+            self.assertEqual((0, b"good\n", b""),
+                             (result.returncode, result.stdout, result.stderr))
+
     @launching.needs_root
     def test_rights_given_away(self):
         for folder in (launching.work, self.folder, self.store):
