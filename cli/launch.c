@@ -293,10 +293,10 @@ static void serve_to_the_end(const struct ebb_launch *launch, struct ebb_parent 
         pid_t ended = wait4(program, &result->wait_status, WNOHANG, &usage);
         if (ended == program || (ended < 0 && errno == ECHILD))
             break;
-        if (!ebb__parent_main_said_hello(parent))
+        bool is_awaited = !complained && !ebb__parent_main_said_hello(parent);
+        if (is_awaited)
             was_static = is_static(program); /* it may still start one that is not */
-        if (!complained && !ebb__parent_main_said_hello(parent) &&
-            ebb__now_ns() - began > HELLO_TIMEOUT_NS) {
+        if (is_awaited && ebb__now_ns() - began > HELLO_TIMEOUT_NS) {
             complained = true;
             if (complain(launch, was_static)) {
                 stop_program(program, &result->wait_status);

@@ -62,13 +62,19 @@ static uint64_t together(const struct ebb_parent *parent, const struct process *
     return own_bytes;
 }
 
-/* True if a living process counts on the budget of this memory. */
-static bool any_is_planned(const struct ebb_parent *parent, const struct fast_memory *memory)
+/* Is the budget a share of what this process holds, or has it a plan for it? */
+static bool counts_on_budget(const struct process *process)
+{
+    return process == process->memory->budget.of || process->sent.script ||
+           process->phase == PHASE_RECALLED || process->phase == PHASE_FOLLOWED;
+}
+
+/* True for a living process of this memory. */
+static bool any_counts_on_budget(const struct ebb_parent *parent, const struct fast_memory *memory)
 {
     for (size_t i = 0; i < parent->processes.count; i++) {
         const struct process *process = parent->processes.items[i];
-        if (process->memory == memory && process->channel >= 0 &&
-            (process->phase == PHASE_PLANNED || process->phase == PHASE_RECALLED))
+        if (process->memory == memory && process->channel >= 0 && counts_on_budget(process))
             return true;
     }
     return false;
@@ -230,7 +236,7 @@ bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
     uint64_t peak = together(parent, process, added_peak(parent, process));
     if (peak <= budget->of_bytes)
         return false;
-    if (!any_is_planned(parent, process->memory))
+    if (!any_counts_on_budget(parent, process->memory))
         reopen(process);
     else
         widen(parent, process->memory, peak);
