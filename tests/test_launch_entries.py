@@ -24,6 +24,9 @@ class Entries(Launch):
     def test_cancelled_in_a_call_that_has_a_block(self):
         self.entries("cancel-calls")
 
+    def test_handler_jumps_out_of_a_call_that_has_a_block(self):
+        self.entries("jump-out-of-calls")
+
     def test_handler_uses_the_heap(self):
         self.entries("handler")
 

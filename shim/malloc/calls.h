@@ -20,7 +20,12 @@ bool ebb__calls_have_blocks(const struct ebb_buffers *buffers);
 void ebb__calls_pin(const struct ebb_buffers *buffers);
 void ebb__calls_unpin(void *buffers);
 
-/* A cleanup handler unpins the buffers if the thread is cancelled in the call. */
+/* Of glibc. A handler of the macro pthread_cleanup_push() stays if longjmp() leaves the call. */
+extern void _pthread_cleanup_push(struct _pthread_cleanup_buffer *buffer, void (*handler)(void *),
+                                  void *argument);
+extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer, int execute);
+
+/* A cleanup handler unpins the buffers if the thread is cancelled in the call, or jumps out. */
 #define EBB_HAND_ON(type, name, parameters, arguments, its_vector, its_count)                      \
     __attribute__((visibility("default"))) type name parameters;                                   \
     type name parameters                                                                           \
@@ -32,9 +37,10 @@ void ebb__calls_unpin(void *buffers);
             return next arguments;                                                                 \
         type result;                                                                               \
         ebb__calls_pin(&buffers);                                                                  \
-        pthread_cleanup_push(ebb__calls_unpin, &buffers);                                          \
+        struct _pthread_cleanup_buffer cleanup;                                                    \
+        _pthread_cleanup_push(&cleanup, ebb__calls_unpin, &buffers);                               \
         result = next arguments;                                                                   \
-        pthread_cleanup_pop(1);                                                                    \
+        _pthread_cleanup_pop(&cleanup, 1);                                                         \
         return result;                                                                             \
     }
 

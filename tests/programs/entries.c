@@ -161,6 +161,54 @@ static void cancel_calls(void)
         churn();
 }
 
+/* Threads that a signal takes out of a call that uses a block, and that end afterwards. */
+static _Thread_local sigjmp_buf out;
+static atomic_int can_leave;
+
+static void leave_call(int number)
+{
+    (void)number;
+    siglongjmp(out, 1);
+}
+
+__attribute__((noinline)) static void use_stack(void)
+{
+    volatile char below[8192];
+    memset((void *)(uintptr_t)below, 0x5a, sizeof below);
+}
+
+static void *read_once(void *block)
+{
+    if (sigsetjmp(out, 1) == 0) {
+        atomic_store(&can_leave, 1);
+        read_for_ever(block);
+    }
+    use_stack(); /* where the call was */
+    pthread_exit(block);
+}
+
+static void jump_out_of_calls(void)
+{
+    struct sigaction action = {.sa_handler = leave_call};
+    if (pipe(pair) != 0 || sigaction(SIGUSR1, &action, NULL) != 0)
+        die("pipe");
+    for (int round = 0; round < COUNT; round++) {
+        pthread_t thread;
+        void *result;
+        atomic_store(&can_leave, 0);
+        pthread_create(&thread, NULL, read_once, blocks[round]);
+        while (!atomic_load(&can_leave))
+            nap_ms(1);
+        nap_ms(5);
+        pthread_kill(thread, SIGUSR1);
+        pthread_join(thread, &result);
+        if (result != blocks[round])
+            die("result");
+    }
+    for (int i = 0; i < 4 * COUNT; i++) /* a block that stayed pinned could not be evicted */
+        churn();
+}
+
 /* A handler that uses the heap while its thread is at any point. The next alarm comes 1 ms after
  * its end. Alarms at fixed times would leave the program no time if a handler waits longer than
  * that for its block. */
@@ -521,6 +569,7 @@ int main(int argc, char **argv)
         {"cancel", cancel},
         {"cancel-at-once", cancel_at_once},
         {"cancel-calls", cancel_calls},
+        {"jump-out-of-calls", jump_out_of_calls},
         {"handler", handler},
         {"jump", jump},
         {"keeps", keeps},
