@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define BATCH_EVENTS 4096
+#define STEP_EVENTS (4 * BATCH_EVENTS)  /* of a process, before others are served: some ms */
 #define PROBE_FROM_BYTES (16 * EBB_MIB) /* a program that holds less is not worth a probe */
 
 static enum ebb_status open_recording(struct ebb_parent *parent, struct ebb_error *error)
@@ -148,11 +149,16 @@ static enum ebb_status watch_event(struct process *process, const struct ebb_eve
     return status ? status : ebb__watch_push(process->stream.watch, event);
 }
 
-static void drain(struct ebb_parent *parent, struct process *process)
+/* Reads `most` events at most. Returns true if there may be more: a process may write as fast as
+ * they are read, and others must not wait for that. */
+static bool drain(struct ebb_parent *parent, struct process *process, size_t most)
 {
     struct ebb_event events[BATCH_EVENTS];
-    size_t count;
-    while ((count = ebb__ring_read(process->stream.ring, events, BATCH_EVENTS)) > 0) {
+    size_t count = BATCH_EVENTS;
+    for (size_t taken = 0; count == BATCH_EVENTS && taken < most; taken += count) {
+        count = ebb__ring_read(process->stream.ring, events, BATCH_EVENTS);
+        if (count == 0)
+            break;
         parent->figures.events += count;
         record_events(parent, process, events, count);
         for (size_t i = 0; i < count; i++) {
@@ -163,16 +169,15 @@ static void drain(struct ebb_parent *parent, struct process *process)
                 stop_watching(parent, process,
                               pushed == EBB_ERR_FORMAT ? "its events are none" : "out of memory");
         }
-        if (count < BATCH_EVENTS)
-            break;
     }
     if (process->stream.watch && !ebb__ring_is_sound(process->stream.ring))
         stop_watching(parent, process, "its ring has been overwritten");
+    return count == BATCH_EVENTS;
 }
 
 static void say_goodbye(struct ebb_parent *parent, struct process *process)
 {
-    drain(parent, process);
+    drain(parent, process, EBB_RING_EVENTS);
     uint64_t copied_bytes = atomic_load(&process->stream.ring->counters.copied_bytes);
     if (copied_bytes)
         ebb__copies_note(parent,
@@ -253,13 +258,13 @@ int ebb__parent_step(struct ebb_parent *parent)
     ebb__doors_answer(parent);
     ebb__show_answer(parent);
     ebb__gone_collect(parent);
-    bool busy = false;
+    bool busy = false, more = false;
     uint64_t now_ns = ebb__now_ns();
     for (size_t i = 0; i < parent->processes.count; i++) {
         struct process *process = parent->processes.items[i];
         if (process->channel < 0)
             continue;
-        drain(parent, process);
+        more |= drain(parent, process, STEP_EVENTS);
         if (process->stream.watch && atomic_load(&process->stream.ring->counters.managing)) {
             if (atomic_load(&process->stream.ring->counters.live_bytes) >= PROBE_FROM_BYTES)
                 ebb__lanes_begin(parent, process->memory);
@@ -279,6 +284,8 @@ int ebb__parent_step(struct ebb_parent *parent)
     }
     struct store_limit *limit = &parent->device_store;
     reap(limit->ledger, limit->ledger_descriptor, &limit->reap_ns);
+    if (more)
+        return 0;
     return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
 }
 
