@@ -62,13 +62,13 @@ class StaticPlacement(Launch):
         self.assertTrue(forks or not exceeded)
         return figures
 
-    def check_placement(self, figures):
-        """Units are counted as a whole. In a small program, the last one matters."""
+    def check_placement(self, figures, units=1):
+        """Units are counted as a whole. In a small program, the last ones matter."""
         self.assertGreater(figures["planned_iterations"], 5)
         self.assertGreater(figures["placement_blocks"], 12 * figures["planned_iterations"])
         self.assertGreaterEqual(figures["placement_peak_bytes"], figures["placement_load_bytes"])
         self.assertLessEqual(figures["placement_peak_bytes"],
-                             figures["placement_load_bytes"] * 1.02 + 2 * MIB)
+                             figures["placement_load_bytes"] * 1.02 + 2 * units * MIB)
 
     def test_addresses_alone(self):
         figures = self.figures(*LONG, options=["--policy", "none", "--budget", "60M"])
@@ -84,7 +84,7 @@ class StaticPlacement(Launch):
 
     def test_beside_absences(self):
         figures = self.figures(options=["--budget", "34M"])
-        self.check_placement(figures)
+        self.check_placement(figures, units=2)  # the plan follows the pace, beside other tests
         self.assertGreater(figures["moved_out_bytes"], 0)
 
     def test_with_what_was_not_planned(self):
