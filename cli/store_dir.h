@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* Finds the directory of the store: `given`, or the default if that is NULL. The default is the
  * first of $TMPDIR, /var/tmp, the current directory and $HOME that is on a disk, not in memory.

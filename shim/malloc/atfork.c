@@ -59,9 +59,14 @@ extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
 
+static bool knows_list_lock(void)
+{
+    return _IO_list_lock && _IO_list_unlock && _IO_list_resetlock;
+}
+
 static void lib_before(void)
 {
-    if (_IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+    if (knows_list_lock())
         _IO_list_lock();
     ebb__fork_before();
 }
@@ -69,13 +74,13 @@ static void lib_before(void)
 static void lib_after_parent(void)
 {
     ebb__fork_after_parent();
-    if (_IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+    if (knows_list_lock())
         _IO_list_unlock();
 }
 
 static void lib_after_child(void)
 {
-    if (_IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+    if (knows_list_lock())
         _IO_list_resetlock(); /* fork() does so only if there were threads */
     ebb__fork_after_child();
 }

@@ -63,9 +63,10 @@ int pthread_mutex_init(pthread_mutex_t *lock, const pthread_mutexattr_t *attribu
     int (*next)(pthread_mutex_t *, const pthread_mutexattr_t *);
     EBB_BEHIND(next, pthread_mutex_init);
     int protocol = PTHREAD_PRIO_NONE, robust = PTHREAD_MUTEX_STALLED;
-    if (attributes && (pthread_mutexattr_getprotocol(attributes, &protocol) != 0 ||
-                       pthread_mutexattr_getrobust(attributes, &robust) != 0))
-        return next(lock, attributes);
+    if (attributes) {
+        pthread_mutexattr_getprotocol(attributes, &protocol);
+        pthread_mutexattr_getrobust(attributes, &robust);
+    }
     if (protocol == PTHREAD_PRIO_INHERIT || robust == PTHREAD_MUTEX_ROBUST)
         ebb__shim_keep_for_kernel(lock, sizeof *lock);
     return next(lock, attributes);

@@ -1,8 +1,10 @@
-/* Calls that wait with a mask of signals (masks.c). What they read, and what they fill in when the
- * wait is over, is small and seldom in a block. It is kept as long as the block (pins.c). */
+/* Calls that take a mask of signals (masks.c), most of them to wait with it. What these read, and
+ * what they fill in when the wait is over, is small and seldom in a block. It is kept as long as
+ * the block (pins.c). */
 #include "shim.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -29,6 +31,9 @@ static void keep_times(const struct timespec *until, const void *array, size_t b
     ebb__shim_wait_in(array, bytes);
 }
 
+MASKED(sigsuspend, (const sigset_t *set), (mask), (void)0)
+MASKED(pthread_attr_setsigmask_np, (pthread_attr_t * attributes, const sigset_t *set),
+       (attributes, mask), (void)0)
 MASKED(ppoll,
        (struct pollfd * polled, nfds_t count, const struct timespec *until, const sigset_t *set),
        (polled, count, until, mask), keep_times(until, polled, count * sizeof *polled))

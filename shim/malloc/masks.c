@@ -70,22 +70,6 @@ int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict be
     return change(next, how, set, before);
 }
 
-/* Defines a function with the mask `set`, which it passes on as `mask`. */
-#define MASKED(name, parameters, arguments)                                                        \
-    EXPORT int name parameters;                                                                    \
-    int name parameters                                                                            \
-    {                                                                                              \
-        int(*next) parameters;                                                                     \
-        EBB_BEHIND(next, name);                                                                    \
-        sigset_t copy;                                                                             \
-        const sigset_t *mask = ebb__shim_mask(set, &copy);                                         \
-        return next arguments;                                                                     \
-    }
-
-MASKED(sigsuspend, (const sigset_t *set), (mask))
-MASKED(pthread_attr_setsigmask_np, (pthread_attr_t * attributes, const sigset_t *set),
-       (attributes, mask))
-
 /* Obsolete functions. */
 int sighold(int number)
 {

@@ -235,7 +235,9 @@ static void look_at_recorded(struct ebb_parent *parent, const struct process *bu
 enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_result *result,
                                    struct ebb_error *error)
 {
-    ebb__parent_step(parent);
+    /* A process may still live, and write. What its ring holds now is read in four steps. */
+    for (int i = 0; i < 4 && ebb__parent_step(parent) == 0; i++)
+        ;
     if (parent->host.lanes.state == LANES_PROBING)
         ebb__lanes_await(parent, &parent->host);
     *result = parent->gone;
