@@ -138,10 +138,10 @@ class Launch(unittest.TestCase):
     def options(self, *options):
         return [EBB, "run", "--no-cache", "--store", self.store, *options]
 
-    def run_twice(self, *args, options=()):
-        """Two runs with a plan cache; the summary of each."""
+    def run_twice(self, *args, options=(), times=2):
+        """Two runs (or more) with a plan cache; the summary of each."""
         path, summaries = os.path.join(self.folder, "summary.json"), []
-        for _ in range(2):
+        for _ in range(times):
             done = self.run_command([EBB, "run", "--store", self.store, "--summary-json", path,
                                      *options, "--", *args])
             self.assertEqual(0, done.returncode, done.stderr)

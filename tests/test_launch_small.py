@@ -28,13 +28,17 @@ class Small(Launch):
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 
     def test_what_is_not_used_makes_way(self):
-        """All blocks fit after the objects are evicted, so nothing else is evicted."""
-        summary = self.run_cycle("78M")
-        self.assert_kept(summary)
-        self.assertLess(summary["slab_used_bytes"], 8 * MIB)
-        self.assertGreater(summary["planned_iterations"], 8)
-        self.assertEqual(0, summary["mismatches"])
-        self.assertLess(summary["moved_out_bytes"], 10 * 60 * MIB)
+        """All blocks fit after the objects are evicted, so nothing else is evicted. A later run,
+        whose plan comes before the objects are known to be unused, is no worse."""
+        # In the usual half second a fast machine has too many iterations.
+        options = ["--budget", "78M", "--tune", "slab_look_ns=100000000"]
+        for summary in self.run_twice(cycle(), *ARGUMENTS, options=options, times=3):
+            self.assert_kept(summary)
+            self.assertLess(summary["slab_used_bytes"], 8 * MIB)
+            self.assertGreater(summary["planned_iterations"], 8)
+            self.assertEqual(0, summary["mismatches"])
+            self.assertLess(summary["moved_out_bytes"], 10 * 60 * MIB)
+            self.assertEqual(0, summary["smallest_feasible_bytes"])  # no plan lacked memory
 
     def test_a_share(self):
         summary = self.run_cycle("50%", "--verify")

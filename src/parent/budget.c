@@ -92,15 +92,20 @@ uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *p
                : atomic_load(&process->memory->ledger->budget_bytes);
 }
 
+uint64_t ebb__budget_small(const struct process *process)
+{
+    uint64_t now = atomic_load(&process->stream.ring->counters.small_bytes);
+    uint64_t known = process->recall.profile.small_bytes;
+    return now > known ? now : known;
+}
+
 uint64_t ebb__budget_share(const struct ebb_parent *parent, const struct process *process,
                            uint64_t budget)
 {
     if (budget == UINT64_MAX)
         return budget;
     uint64_t own = atomic_load(&process->stream.ring->counters.held_bytes);
-    uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
-    if (small < process->recall.profile.small_bytes)
-        small = process->recall.profile.small_bytes;
+    uint64_t small = ebb__budget_small(process);
     uint64_t left = ebb__ledger_share(process->memory->ledger, budget, own, small);
     /* Others may still hold all that they take without a budget, or what is this process's. */
     uint64_t part = share_of_peak(parent, expected_peak(process));

@@ -17,7 +17,8 @@ struct budget {
     uint64_t of_bytes;  /* the peak that the budget is a share of */
     uint64_t own_bytes; /* that of `of` in it */
     bool told_infeasible;
-    uint64_t untold_bytes; /* the smallest feasible one, told when it is confirmed; 0: none */
+    uint64_t untold_bytes; /* the smallest feasible one, to be told; 0: none */
+    uint64_t tell_ns;      /* not before this time, nor while PRESUMED */
 };
 
 /* The most that the process would hold without Ebb, as far as seen. */
@@ -25,6 +26,8 @@ uint64_t ebb__budget_peak(const struct process *process);
 /* The budget of the run: given in bytes, or a share of the peak so far, of this process and those
  * beside it. */
 uint64_t ebb__budget_of(const struct ebb_parent *parent, const struct process *process);
+/* Bytes of small blocks that plans for the process count as in use. */
+uint64_t ebb__budget_small(const struct process *process);
 /* The share of the budget for the process's blocks. It excludes memory of other processes and of
  * the process's own small blocks, which no plan evicts. If the budget is a share of the peak, it is
  * at least that share of the process's own. */

@@ -126,7 +126,7 @@ struct sent {
     uint64_t slab_bytes;                       /* of slabs in use when it was made */
     uint64_t peak_bytes;   /* most bytes resident at a time; 0: the plan did not fit at its begin */
     uint64_t margin_bytes; /* of its share, left free because the share has shrunk before */
-    uint64_t small_bytes;  /* most bytes of small blocks while a plan was in force */
+    uint64_t small_bytes;  /* most bytes of small blocks since then */
     bool is_of_part;       /* what was sent is of a micro-batch: the next script replaces all */
 };
 
@@ -314,8 +314,9 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
  * only predicts. first_serial: see struct ebb_script. */
 bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
                       const struct ebb_model *model, uint64_t first_serial);
-/* Call when a presumed budget is confirmed: says what was held back while it was not. */
-void ebb__plans_confirmed(struct ebb_parent *parent, const struct process *process);
+/* Says what was held back: while the budget was presumed, and while small blocks that are not used
+ * might still leave memory. */
+void ebb__plans_tell(struct ebb_parent *parent, const struct process *process);
 /* Plans `model`, which is what comes between planned iterations, and one of them, and sends the
  * plan. The plan of the iteration stays as it is. Returns true if it was sent. */
 bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,

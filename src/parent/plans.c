@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { SLAB_ROUNDS = 4 }; /* in which slabs that are not used are parked, and evicted */
+
 /* Sends a message with `bytes` in a file. */
 static bool send_in_file(struct process *process, enum ebb_message_kind kind, const void *what,
                          size_t bytes)
@@ -67,11 +69,18 @@ static void say_infeasible(struct ebb_parent *parent, struct budget *budget, uin
     budget->untold_bytes = 0;
 }
 
-void ebb__plans_confirmed(struct ebb_parent *parent, const struct process *process)
+void ebb__plans_tell(struct ebb_parent *parent, const struct process *process)
 {
     struct budget *budget = &process->memory->budget;
-    if (budget->state == BUDGET_FIXED && budget->untold_bytes)
+    if (budget->untold_bytes && budget->state != BUDGET_PRESUMED &&
+        ebb__now_ns() >= budget->tell_ns)
         say_infeasible(parent, budget, budget->untold_bytes);
+}
+
+/* Small blocks that are not used leave memory in so long. */
+static uint64_t small_settled_ns(void)
+{
+    return (uint64_t)ebb__tuning()->slab_look_ns * SLAB_ROUNDS;
 }
 
 static bool others_hold_memory(const struct process *process)
@@ -86,11 +95,15 @@ static void tell_infeasible(struct ebb_parent *parent, struct process *process,
     const struct ebb_plan *plan = &planned->plan;
     struct budget *budget = &process->memory->budget;
     uint64_t least = working_set(&planned->request);
-    uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
+    uint64_t small = ebb__budget_small(process);
     uint64_t least_bytes = (least ? least : plan->smallest_feasible_bytes) + planned->beside_bytes;
+    bool is_for_small = least && least <= budget_bytes && least + small > budget_bytes;
     if (least && least + small <= budget_bytes && others_hold_memory(process))
         return;
-    if (budget->state == BUDGET_PRESUMED) { /* it may be of another size soon */
+    if (budget->state == BUDGET_PRESUMED || (is_for_small && !budget->told_infeasible)) {
+        /* The budget may be of another size soon. Small blocks may turn out to be unused. */
+        if (is_for_small && budget->untold_bytes == 0)
+            budget->tell_ns = ebb__now_ns() + small_settled_ns();
         budget->untold_bytes = least_bytes;
     } else if (plan->smallest_feasible_bytes <= plan->budget_bytes) {
         parent->figures.smallest_feasible_bytes = least_bytes;
@@ -162,6 +175,7 @@ static bool send_plan(struct process *process, const struct ebb_plan_terms *term
     sent->has_access_clock = script->alloc_count == 0;
     sent->share_bytes = ebb__plan_request(terms).budget_bytes;
     sent->slab_bytes = atomic_load(&process->stream.ring->counters.small_bytes);
+    sent->small_bytes = sent->slab_bytes;
     sent->peak_bytes = fits ? planned->places.peak_bytes : 0;
     return good;
 }
@@ -207,6 +221,8 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     }
     if (!plan->feasible)
         tell_infeasible(parent, process, &planned, terms.budget_bytes);
+    else
+        process->memory->budget.untold_bytes = 0;
     if (ebb__planned_check(&planned, &error) != EBB_OK && plan->feasible)
         ebb__parent_warn(parent, "the plan failed its check and is not used: %s", error.why);
     else

@@ -114,7 +114,7 @@ static void drop(struct ebb_parent *parent, struct process *process, const char 
 static void confirm(struct ebb_parent *parent, struct process *process)
 {
     ebb__budget_confirm(process);
-    ebb__plans_confirmed(parent, process);
+    ebb__plans_tell(parent, process);
     ebb__cache_set(&process->recall.use, EBB_CACHE_USED);
     process->learnt = process->recall.profile;
     memset(&process->recall.profile, 0, sizeof process->recall.profile);

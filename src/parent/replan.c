@@ -116,7 +116,7 @@ static bool replan(struct ebb_parent *parent, struct process *process,
 static enum replan_reason judge_room(struct trial *trial, const struct sent *sent, uint64_t budget,
                                      uint64_t share)
 {
-    bool is_roomy = sent->peak_bytes && budget != UINT64_MAX &&
+    bool is_roomy = sent->script && budget != UINT64_MAX &&
                     share > sent->share_bytes + budget / ebb__tuning()->replan_room_divisor;
     bool is_cramped = sent->peak_bytes > share;
     enum replan_reason room = is_roomy ? REPLAN_ROOMY : is_cramped ? REPLAN_CRAMPED : REPLAN_NONE;
@@ -278,6 +278,7 @@ void ebb__replan_consider(struct ebb_parent *parent, struct process *process)
         process->sent.small_bytes = small;
     if (find_room(parent, process))
         return;
+    ebb__plans_tell(parent, process);
     switch (trial->state) {
     case TRIAL_BEGUN:
         wait_for_first(process, count);

@@ -271,10 +271,9 @@ void *ebb__runtime_alloc(struct ebb_runtime *runtime, size_t bytes, size_t align
     bool has_pages = false;
     pthread_mutex_lock(&runtime->core.lock);
     if (!runtime->core.retired) {
-        if (runtime->table.uses.trace) {
+        if (runtime->table.uses.trace)
             ebb__observe_close(&runtime->transfer);
-            ebb__slab_look(&runtime->reclaim, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
-        }
+        ebb__slab_step(&runtime->reclaim);
         ebb__room_approach_budget(&runtime->reclaim);
         block = take_space(runtime, bytes, alignment, &page_bytes, &has_pages);
     }

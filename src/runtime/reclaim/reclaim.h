@@ -11,8 +11,9 @@ struct slab_hand {
     uint32_t next;      /* slab to be looked at next */
     uint32_t lap_slabs; /* the round ends before this slab */
     uint32_t next_victim;
-    uint64_t lap_ns; /* when the round began */
-    bool forks;      /* a fork is in progress: what becomes resident is not used */
+    uint64_t lap_ns;        /* when the round began */
+    uint64_t lap_out_bytes; /* moved out of memory when the round began */
+    bool forks;             /* a fork is in progress: what becomes resident is not used */
 };
 
 struct reclaim {
@@ -48,6 +49,8 @@ void ebb__slab_back(struct reclaim *reclaim, struct block *block);
 /* Parks up to `most` slabs that this round has not looked at. Does nothing if it is too early for
  * another round. */
 void ebb__slab_look(struct reclaim *reclaim, uint32_t most);
+/* Call at each allocation. Looks at some slabs if accesses are observed or blocks are evicted. */
+void ebb__slab_step(struct reclaim *reclaim);
 /* A slab that has not been used for some time. NULL: none. */
 struct block *ebb__slab_victim(struct reclaim *reclaim);
 /* The slab that has been resident, or unused, for longest. NULL: none that may be evicted.

@@ -3,11 +3,11 @@
  *
  * Most small blocks are not used again: a framework uses an eighth of those it allocates while
  * loading. No event reports their uses, and no plan knows them. Therefore slab reclaim visits the
- * slabs in rounds and parks some. It runs while accesses are observed and while memory is needed,
- * at most two rounds a second. An access to a parked slab is a fault and costs a page move. The
- * slab is then left alone for a time that doubles with each such access, up to a limit. Plans count
- * parked slabs as free. A slab that stays parked for a round and for an iteration and a half is the
- * first to be evicted if memory is needed.
+ * slabs in rounds and parks some. It runs while accesses are observed and while blocks are evicted,
+ * by a plan or for want of memory, at most two rounds a second. An access to a parked slab is a
+ * fault and costs a page move. The slab is then left alone for a time that doubles with each such
+ * access, up to a limit. Plans count parked slabs as free. A slab that stays parked for a round and
+ * for an iteration and a half is the first to be evicted if memory is needed.
  *
  * The runtime's own threads must never wait for a slab. They touch no object of the program. Memory
  * of libc and the loader (streams, locales, dynamic TLS) is in no slab: the shim passes such
@@ -70,6 +70,7 @@ void ebb__slab_look(struct reclaim *reclaim, uint32_t most)
         hand->next = 0;
         hand->lap_slabs = space->used;
         hand->lap_ns = now;
+        hand->lap_out_bytes = atomic_load(&reclaim->core->counters->moved_out_bytes);
     }
     for (unsigned parked = 0; hand->next < hand->lap_slabs && parked < most; hand->next++) {
         struct slab_record *record = &space->slabs[hand->next];
@@ -82,6 +83,14 @@ void ebb__slab_look(struct reclaim *reclaim, uint32_t most)
         if (ebb__move_park(reclaim->transfer, block))
             record->since_ns = now;
     }
+}
+
+void ebb__slab_step(struct reclaim *reclaim)
+{
+    const struct ebb_counters *counters = reclaim->core->counters;
+    if (reclaim->table->uses.trace ||
+        atomic_load(&counters->moved_out_bytes) != reclaim->hand.lap_out_bytes)
+        ebb__slab_look(reclaim, (uint32_t)ebb__tuning()->slab_looks_an_allocation);
 }
 
 struct block *ebb__slab_victim(struct reclaim *reclaim)
