@@ -59,11 +59,13 @@ void ebb__launch_command_text(char *const *argv, char *out, size_t bytes)
     }
     if (used < bytes)
         return;
-    size_t end = bytes - 1; /* a character of UTF-8 is not cut in two */
-    while (end && ((unsigned char)out[end - 1] & 0xC0) == 0x80)
-        end--;
-    if (end && (unsigned char)out[end - 1] >= 0xC0)
-        out[end - 1] = 0;
+    size_t last = bytes - 2; /* a character of UTF-8 is not cut in two */
+    while (last && ((unsigned char)out[last] & 0xC0) == 0x80)
+        last--;
+    unsigned char lead = (unsigned char)out[last];
+    size_t whole = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    if (last + whole > bytes - 1)
+        out[last] = 0;
 }
 
 bool ebb__launch_find_shim(enum ebb_shim_kind kind, char *path, size_t bytes)

@@ -175,8 +175,10 @@ class Top(unittest.TestCase):
 
     def test_letters_of_other_languages(self):
         """A command is cut between letters, and what is no UTF-8 is `?`."""
-        for word, shown in ((("ä" * 300).encode(), "ää"), (b"x" * 260 + b"\xff", "xx"),
-                            (b"\xff\xfe", " ??")):
+        most = 255  # bytes; in one of the first two commands a letter ends there
+        for word, shown, least in ((("ä" * 300).encode(), "ää", most - 1),
+                                   (("x" + "ä" * 300).encode(), "ää", most - 1),
+                                   (b"x" * 260 + b"\xff", "xx", most), (b"\xff\xfe", " ??", 0)):
             with subprocess.Popen([EBB, "run", "--no-cache", "-q", "--store", launching.work, "--",
                                    "sh", "-c", "sleep 30", word], stderr=subprocess.DEVNULL) as process:
                 pid = str(process.pid)
@@ -193,6 +195,7 @@ class Top(unittest.TestCase):
             os.unlink(path)
             self.assertRegex(runs[0]["command"], f"^sh -c sleep 30 .*{re.escape(shown.strip())}$")
             self.assertIn(runs[0]["command"], exported)
+            self.assertIn(len(runs[0]["command"].encode()), range(least, most + 1))
 
     def test_no_run(self):
         done = top("--once", "--json", "1")
