@@ -78,8 +78,8 @@ static const struct ebb_option known[] = {
      .kind = EBB_OPTION_SIZE,
      .argument = "SIZE",
      AT(serving.store_limit_bytes),
-     .help = "most bytes there, of each process; on GPUs: most bytes of host\n"
-             "memory for what leaves them, of all processes together"},
+     .help = "most bytes there; on GPUs: most bytes of host memory for what\n"
+             "leaves them. Of all processes together"},
     {.name = "compress",
      .kind = EBB_OPTION_WORD,
      .argument = "WHEN",

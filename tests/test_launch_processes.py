@@ -7,6 +7,38 @@ import time
 
 from launching import CYCLE_ARGS, MIB, PYTHON, TIMEOUT, Launch, cycle, main
 
+# Fills 48 MiB, says so, and looks at all of it when a line has come.
+HOLDER = """
+import sys
+blocks = [bytearray([number + 1]) * (1 << 20) for number in range(48)]
+print("holds", flush=True)
+sys.stdin.readline()
+print(all(block == bytearray([number + 1]) * (1 << 20) for number, block in enumerate(blocks)))
+"""
+# Two holders at once, then another one beside the second. Prints the bytes of their stores' files.
+HOLDERS = """
+import os, subprocess, sys
+def begin():
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"holds\\n"
+    return child
+def end(child):
+    assert child.communicate(b"\\n")[0] == b"True\\n"
+def stored(child):
+    fds = f"/proc/{child.pid}/fd"
+    opened = [os.path.join(fds, name) for name in os.listdir(fds)]
+    return sum(os.stat(path).st_blocks * 512 for path in opened
+               if os.readlink(path).startswith(sys.argv[2]))
+first, second = begin(), begin()
+print(stored(first), stored(second))
+end(first)
+third = begin()
+print(stored(third), stored(second))
+end(second)
+end(third)
+"""
+
 
 class Processes(Launch):
     def expect_checksum(self, command, options=("--budget", "26M"), args=(), **kwargs):
@@ -37,6 +69,18 @@ class Processes(Launch):
         out, err = parent.communicate(timeout=TIMEOUT)
         self.assertEqual((0, plain.stdout), (parent.returncode, out), err)
         self.expect_peak_of_56_mib()
+
+    def test_one_limit_of_the_store(self):
+        """What a process has taken of the limit is there for others when it has ended."""
+        done = self.run_ebb(PYTHON, "-c", HOLDERS, HOLDER, self.store,
+                            options=["--budget", "24M", "--store-limit", "40M"])
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn(b"the store has reached its limit", done.stderr)
+        at_first, later = ([int(word) for word in line.split()] for line in done.stdout.splitlines())
+        self.assertLessEqual(sum(at_first), 41 * MIB)  # the file system's own blocks
+        self.assertLessEqual(sum(later), 41 * MIB)
+        self.assertGreater(at_first[0], 20 * MIB)
+        self.assertGreater(later[0], at_first[1])
 
     def test_a_busy_parent(self):
         """A process waits for another's pages until the parent has time to pass the request on."""

@@ -636,7 +636,7 @@ static void store_limit(void **state)
     for (size_t i = 0; i < 16; i++)
         check(rig, &items[i]);
     ebb__runtime_settle(rig->runtime);
-    assert_int_equal(atomic_load(&rig->counters->store_error), ENOSPC);
+    assert_int_equal(atomic_load(&rig->counters->store_error), EDQUOT);
     assert_int_equal(atomic_load(&rig->warned), 1);
     assert_true(atomic_load(&rig->counters->store_peak_bytes) <= (uint64_t)3 << 20);
     rig_close(rig);

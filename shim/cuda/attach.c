@@ -81,7 +81,10 @@ bool ebb__attach_hello(void)
     }
     register_fork();
     channel = parent.channel;
-    close(parent.ledger_descriptor); /* that of the host's memory, which is not managed here */
+    /* These are of the host's memory, which is not managed here. */
+    close(parent.ledger_descriptor);
+    if (parent.store_descriptor >= 0)
+        close(parent.store_descriptor);
     errno = saved;
     return true;
 }

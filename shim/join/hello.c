@@ -175,6 +175,8 @@ static bool be_welcomed(struct ebb_join_parent *parent)
         ebb__message_close(came, count);
     else if (!parent->store_ledger)
         ebb__message_close(came + 1, count - 1);
+    if (!parent->store_ledger)
+        parent->store_descriptor = -1;
     parent->store_limit_bytes = welcome.limit_bytes;
     parent->trace = welcome.value != 0;
     if (parent->ledger)

@@ -49,10 +49,10 @@ struct ebb_join_parent {
     struct ebb_ring *ring;
     struct ebb_ledger *ledger;
     int ledger_descriptor; /* of the ledger's file; the caller closes it */
-    /* For a device: the limit of host memory that all devices share, and its file, which the caller
-     * closes. NULL: none. */
+    /* The limit of the store, which all processes share, and its file, which the caller closes. Of
+     * a device: the limit of host memory. NULL: none. */
     struct ebb_ledger *store_ledger;
-    int store_descriptor;
+    int store_descriptor; /* -1: none */
     uint64_t store_limit_bytes;
     bool trace;
 };

@@ -71,7 +71,7 @@ void ebb__shim_after_fork_child(void)
         close(ebb__shim.channel);
         ebb__shim.channel = -1;
     }
-    ebb__shim_enter_ledger_anew();
+    ebb__shim_enter_ledgers_anew();
     if (!ebb__shim_join()) {
         size_t bytes = ebb__ring_bytes(64);
         void *memory =
@@ -83,9 +83,11 @@ void ebb__shim_after_fork_child(void)
         }
     }
     if (runtime) {
-        ebb__runtime_set_slot(runtime, ebb__shim.slot);
+        ebb__runtime_set_slots(runtime, ebb__shim.budget.slot, ebb__shim_store_ledger(),
+                               ebb__shim.store.slot);
         uint64_t small_bytes = slabs ? ebb__slabs_after_fork_child(slabs) : 0;
-        if (ebb__runtime_after_fork_child(runtime, ebb__shim.ledger, ebb__shim.ring) != EBB_OK ||
+        if (ebb__runtime_after_fork_child(runtime, ebb__shim.budget.shared, ebb__shim.ring) !=
+                EBB_OK ||
             !ebb__shim_start_threads(runtime))
             ebb__shim_lost(NULL, "the child of a fork cannot start threads");
         ebb__runtime_count_live(runtime, (int64_t)small_bytes);

@@ -1,4 +1,4 @@
-/* Joins a run: says hello to the parent, and takes a slot of the ledger. */
+/* Joins a run: says hello to the parent, and takes a slot of each ledger. */
 #include "process.h"
 
 #include "device/os.h"
@@ -8,28 +8,55 @@
 
 /* Takes a slot of the ledger. `descriptor` is the ledger's file or, in a fork, the life line of the
  * forking process. */
-static void enter_ledger(int descriptor)
+static void enter(struct shim_ledger *ledger, int descriptor)
 {
-    ebb__shim.life_line = ebb__ledger_enter(ebb__shim.ledger, descriptor, &ebb__shim.slot);
-    if (ebb__shim.life_line >= 0)
-        ebb__shim_protect(ebb__shim.life_line);
+    ledger->life_line = ebb__ledger_enter(ledger->shared, descriptor, &ledger->slot);
+    if (ledger->life_line >= 0)
+        ebb__shim_protect(ledger->life_line);
 }
 
-void ebb__shim_enter_ledger_anew(void)
+static void enter_anew(struct shim_ledger *ledger)
 {
-    int parents = ebb__shim.life_line;
-    ebb__shim.slot = ebb__shim.ledger->slots;
-    ebb__shim.life_line = -1;
+    int parents = ledger->life_line;
+    if (!ledger->shared)
+        return;
+    ledger->slot = ledger->shared->slots;
+    ledger->life_line = -1;
     if (parents < 0)
         return;
     ebb__shim_unprotect(parents);
-    enter_ledger(parents);
+    enter(ledger, parents);
     close(parents);
+}
+
+void ebb__shim_enter_ledgers_anew(void)
+{
+    enter_anew(&ebb__shim.budget);
+    enter_anew(&ebb__shim.store);
+}
+
+struct ebb_ledger *ebb__shim_store_ledger(void)
+{
+    return ebb__shim.store.life_line >= 0 ? ebb__shim.store.shared : NULL;
 }
 
 void ebb__shim_unmap(void *memory, size_t bytes)
 {
     ebb__os_call(SYS_munmap, (uintptr_t)memory, bytes, 0, 0, 0, 0);
+}
+
+/* A child has inherited the ledger. */
+static void take(struct shim_ledger *ledger, struct ebb_ledger *shared, int descriptor)
+{
+    if (!shared)
+        return;
+    if (ledger->shared) {
+        ebb__shim_unmap(shared, sizeof *shared);
+    } else {
+        ledger->shared = shared;
+        enter(ledger, descriptor);
+    }
+    close(descriptor);
 }
 
 bool ebb__shim_join(void)
@@ -40,14 +67,9 @@ bool ebb__shim_join(void)
     ebb__shim_protect(parent.channel);
     ebb__shim.channel = parent.channel;
     ebb__shim.ring = parent.ring;
-    if (ebb__shim.ledger) { /* in a child, which has inherited it */
-        ebb__shim_unmap(parent.ledger, sizeof *parent.ledger);
-    } else {
-        ebb__shim.ledger = parent.ledger;
-        enter_ledger(parent.ledger_descriptor);
-    }
-    close(parent.ledger_descriptor);
-    atomic_store(&ebb__shim.ring->counters.has_slot, ebb__shim.life_line >= 0);
+    take(&ebb__shim.budget, parent.ledger, parent.ledger_descriptor);
+    take(&ebb__shim.store, parent.store_ledger, parent.store_descriptor);
+    atomic_store(&ebb__shim.ring->counters.has_slot, ebb__shim.budget.life_line >= 0);
     atomic_store(&ebb__shim.ring->counters.retired, atomic_load(&ebb__shim.state) == START_RETIRED);
     ebb__shim.store_limit_bytes = parent.store_limit_bytes;
     ebb__shim.trace = parent.trace;

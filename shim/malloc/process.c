@@ -3,7 +3,7 @@
 
 size_t ebb__shim_threshold = SIZE_MAX;
 
-struct ebb_shim ebb__shim = {.channel = -1, .life_line = -1};
+struct ebb_shim ebb__shim = {.channel = -1, .budget.life_line = -1, .store.life_line = -1};
 
 struct ebb_runtime *ebb__shim_runtime_now(void)
 {

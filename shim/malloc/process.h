@@ -15,12 +15,18 @@ enum start_state {
     START_RETIRED,   /* the process uses a device: the runtime, if there is one, only frees */
 };
 
+/* A ledger of the run. */
+struct shim_ledger {
+    struct ebb_ledger *shared;    /* NULL: none */
+    struct ebb_ledger_slot *slot; /* this process's slot in it */
+    int life_line;                /* -1: none */
+};
+
 struct ebb_shim {
     int channel; /* to the parent; -1: none */
     struct ebb_ring *ring;
-    struct ebb_ledger *ledger;
-    struct ebb_ledger_slot *slot; /* this process's slot in the ledger */
-    int life_line;                /* -1: none */
+    struct shim_ledger budget;
+    struct shim_ledger store; /* what all processes have in their stores, if it is limited */
     uint64_t store_limit_bytes;
     bool trace;
     atomic_bool compress; /* writes to the store leave out zeros */
@@ -35,10 +41,13 @@ extern struct ebb_shim ebb__shim;
 /* process.c: ebb__shim_warn() for the runtime. */
 void ebb__shim_tell(void *context, const char *message);
 
-/* join.c: says hello, and enters the ledger unless this process has inherited it. */
+/* join.c: says hello, and enters the ledgers unless this process has inherited them. */
 bool ebb__shim_join(void);
-/* For the child of a fork: takes its own slot. */
-void ebb__shim_enter_ledger_anew(void);
+/* For the child of a fork: takes its own slots. */
+void ebb__shim_enter_ledgers_anew(void);
+/* The ledger of the store for the runtime. NULL: it is not limited, or this process has no slot of
+ * its own, so that what it takes would be counted for ever. Then it has the limit for itself. */
+struct ebb_ledger *ebb__shim_store_ledger(void);
 /* Bypasses the shim's munmap(). If the mapping lies in a hole of the arena, that function would
  * call the runtime. The child of a fork has no runtime yet. */
 void ebb__shim_unmap(void *memory, size_t bytes);

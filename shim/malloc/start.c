@@ -71,6 +71,30 @@ static void go_without_runtime(const struct ebb_error *error)
     go_without(error);
 }
 
+static struct ebb_runtime_config settings(void)
+{
+    size_t disks = ebb__line_count(ebb__join_settings.places);
+    /* Four transfers in flight per disk, within a limit. */
+    unsigned workers = disks > 1 ? 8 : 0;
+    return (struct ebb_runtime_config){
+        .device = ebb__shim.device,
+        .out_workers = workers,
+        .in_workers = workers,
+        .ledger = ebb__shim.budget.shared,
+        .slot = ebb__shim.budget.slot,
+        .store_ledger = ebb__shim_store_ledger(),
+        .store_slot = ebb__shim.store.slot,
+        .ring = ebb__shim.ring,
+        .trace = ebb__shim.trace,
+        .verify = ebb__join_settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
+        .process_id = (uint32_t)getpid(),
+        .open_store = ebb__join_settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
+        .warn = ebb__shim_tell,
+        .protect = protect,
+        .lost = ebb__shim_lost,
+    };
+}
+
 static void start_runtime(void)
 {
     struct ebb_error error = {0};
@@ -91,24 +115,7 @@ static void start_runtime(void)
     }
     ebb__shim_protect(ebb__host_descriptor(&ebb__shim.device));
     ebb__shim_protect(ebb__uffd_node());
-    size_t disks = ebb__line_count(ebb__join_settings.places);
-    /* Four transfers in flight per disk, within a limit. */
-    unsigned workers = disks > 1 ? 8 : 0;
-    struct ebb_runtime_config config = {
-        .device = ebb__shim.device,
-        .out_workers = workers,
-        .in_workers = workers,
-        .ledger = ebb__shim.ledger,
-        .slot = ebb__shim.slot,
-        .ring = ebb__shim.ring,
-        .trace = ebb__shim.trace,
-        .verify = ebb__join_settings.flags & EBB_PROTOCOL_FLAG_VERIFY,
-        .process_id = (uint32_t)getpid(),
-        .open_store = ebb__join_settings.flags & EBB_PROTOCOL_FLAG_RECORD ? NULL : open_store,
-        .warn = ebb__shim_tell,
-        .protect = protect,
-        .lost = ebb__shim_lost,
-    };
+    const struct ebb_runtime_config config = settings();
     if (ebb__runtime_create(&config, &runtime, &error) != EBB_OK) {
         go_without_runtime(&error);
         return;

@@ -134,7 +134,10 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
                                                      : parent->options.store_limit_bytes};
     if (!ebb__tuning_write(message.text, sizeof message.text))
         message.text[0] = 0; /* `ebb run` rejects so many changes */
-    int store = memory->is_device ? ebb__store_limit_open(parent) : -1;
+    struct store_limit *limit = memory->is_device ? &parent->device_store : &parent->host_store;
+    int store = memory->is_device || message.limit_bytes != UINT64_MAX
+                    ? ebb__store_limit_open(limit, message.limit_bytes)
+                    : -1;
     ebb__message_send(process->channel, &message, (int[]){memory->ledger_descriptor, store},
                       store < 0 ? 1 : 2, MSG_DONTWAIT);
     if (!memory->is_device &&

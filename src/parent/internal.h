@@ -237,8 +237,8 @@ struct fast_memory {
     uint64_t bytes;
 };
 
-/* The limit of host memory for what has left devices, shared by all devices and processes. Opened
- * with the first device. */
+/* The limit of what has left the host's memory, or of host memory for what has left any device. All
+ * processes share it. Opened with the first that needs it. */
 struct store_limit {
     struct ebb_ledger *ledger; /* NULL: not open */
     int ledger_descriptor;
@@ -252,7 +252,7 @@ struct ebb_parent {
     uint64_t started_ns; /* CLOCK_MONOTONIC */
     struct fast_memory host;
     EBB_VEC(struct fast_memory *) devices;
-    struct store_limit device_store;
+    struct store_limit host_store, device_store;
     struct copies copies;
     EBB_VEC(struct process *) processes;
     size_t hello_count;            /* processes that have said hello */
@@ -275,8 +275,8 @@ void ebb__memory_look(struct fast_memory *memory);
 void ebb__memory_close(struct fast_memory *memory);
 /* Opens the limit of host memory for devices, if it is not open. Returns its descriptor; -1: it
  * cannot be had, and each process has the limit for itself. */
-int ebb__store_limit_open(struct ebb_parent *parent);
-void ebb__store_limit_close(struct ebb_parent *parent);
+int ebb__store_limit_open(struct store_limit *limit, uint64_t bytes);
+void ebb__store_limit_close(struct store_limit *limit);
 
 /* tell.c: warns the user who started the run, and sends messages to processes. */
 void ebb__parent_warn(struct ebb_parent *parent, const char *format, ...) EBB_PRINTF(2, 3);

@@ -67,18 +67,16 @@ void ebb__memory_close(struct fast_memory *memory)
     close_ledger(memory->ledger, memory->ledger_descriptor);
 }
 
-int ebb__store_limit_open(struct ebb_parent *parent)
+int ebb__store_limit_open(struct store_limit *limit, uint64_t bytes)
 {
-    struct store_limit *limit = &parent->device_store;
-    if (!limit->ledger && open_ledger(parent->options.device_store_limit_bytes, &limit->ledger,
-                                      &limit->ledger_descriptor, NULL) != EBB_OK)
-        ebb__store_limit_close(parent);
+    if (!limit->ledger &&
+        open_ledger(bytes, &limit->ledger, &limit->ledger_descriptor, NULL) != EBB_OK)
+        ebb__store_limit_close(limit);
     return limit->ledger ? limit->ledger_descriptor : -1;
 }
 
-void ebb__store_limit_close(struct ebb_parent *parent)
+void ebb__store_limit_close(struct store_limit *limit)
 {
-    struct store_limit *limit = &parent->device_store;
     close_ledger(limit->ledger, limit->ledger_descriptor);
     *limit = (struct store_limit){.ledger_descriptor = -1};
 }

@@ -44,7 +44,8 @@ enum ebb_status ebb__parent_create(const struct ebb_parent_options *options,
     parent->options = *options;
     if (!options->device_store_limit_bytes)
         parent->options.device_store_limit_bytes = options->store_limit_bytes;
-    parent->host.ledger_descriptor = parent->device_store.ledger_descriptor = -1;
+    parent->host.ledger_descriptor = -1;
+    parent->host_store.ledger_descriptor = parent->device_store.ledger_descriptor = -1;
     parent->showing = -1;
     parent->doors.listening = parent->doors.hello_pair[0] = parent->doors.hello_pair[1] = -1;
     enum ebb_status status = ebb__doors_open(parent, error);
@@ -187,8 +188,9 @@ static void say_goodbye(struct ebb_parent *parent, struct process *process)
     else if (!atomic_load(&process->stream.ring->counters.retired)) /* it has left the ledger */
         ebb__ledger_release(process->memory->ledger, process->memory->ledger->slots,
                             atomic_load(&process->stream.ring->counters.held_bytes));
-    if (process->memory->is_device)
-        parent->device_store.reap_ns = 0;
+    struct store_limit *limit =
+        process->memory->is_device ? &parent->device_store : &parent->host_store;
+    limit->reap_ns = 0;
     close(process->channel);
     process->channel = -1;
 }
@@ -253,6 +255,11 @@ static void reap_memory(struct fast_memory *memory)
     memory->departed -= reaped < memory->departed ? reaped : memory->departed;
 }
 
+static void reap_store(struct store_limit *limit)
+{
+    reap(limit->ledger, limit->ledger_descriptor, &limit->reap_ns);
+}
+
 int ebb__parent_step(struct ebb_parent *parent)
 {
     ebb__doors_answer(parent);
@@ -282,8 +289,8 @@ int ebb__parent_step(struct ebb_parent *parent)
         ebb__memory_look(memory);
         feed_starving(parent, memory);
     }
-    struct store_limit *limit = &parent->device_store;
-    reap(limit->ledger, limit->ledger_descriptor, &limit->reap_ns);
+    reap_store(&parent->host_store);
+    reap_store(&parent->device_store);
     if (more)
         return 0;
     return busy ? (int)(ebb__tuning()->drain_ns / 1000000) : 100;
@@ -307,7 +314,8 @@ void ebb__parent_destroy(struct ebb_parent *parent)
         free(parent->devices.items[i]);
     }
     ebb_vec_free(&parent->devices);
-    ebb__store_limit_close(parent);
+    ebb__store_limit_close(&parent->host_store);
+    ebb__store_limit_close(&parent->device_store);
     if (parent->recording.writer &&
         ebb__trace_writer_close(parent->recording.writer, NULL) != EBB_OK)
         parent->recording.writer = NULL;

@@ -17,11 +17,15 @@ struct ebb_runtime_config {
     struct ebb_device device;
     struct ebb_ledger *ledger;
     struct ebb_ledger_slot *slot; /* this process's slot of the ledger; NULL: the first */
-    struct ebb_ring *ring;        /* receives events and counters */
-    bool trace;                   /* observe accesses from the beginning */
-    bool announced;               /* each use is announced by ebb__runtime_acquire(): a copy in
+    /* The limit of all processes' stores together, and the slot of it. NULL: only the limit of the
+     * store itself. */
+    struct ebb_ledger *store_ledger;
+    struct ebb_ledger_slot *store_slot;
+    struct ebb_ring *ring; /* receives events and counters */
+    bool trace;            /* observe accesses from the beginning */
+    bool announced;        /* each use is announced by ebb__runtime_acquire(): a copy in
                                      the store stays valid until the block is acquired to write */
-    bool verify;                  /* compare a 128-bit hash of each fetched block with that of
+    bool verify;           /* compare a 128-bit hash of each fetched block with that of
                                      its write back */
     /* Blocks of at least this size have parts. 0: the tuning's part_from_bytes. */
     uint64_t part_from_bytes;

@@ -29,9 +29,12 @@ void ebb__runtime_after_fork_parent(struct ebb_runtime *runtime)
     pthread_mutex_unlock(&runtime->core.lock);
 }
 
-void ebb__runtime_set_slot(struct ebb_runtime *runtime, struct ebb_ledger_slot *slot)
+void ebb__runtime_set_slots(struct ebb_runtime *runtime, struct ebb_ledger_slot *slot,
+                            struct ebb_ledger *store_ledger, struct ebb_ledger_slot *store_slot)
 {
     runtime->core.slot = slot;
+    runtime->core.config.store_ledger = store_ledger;
+    runtime->core.config.store_slot = store_slot;
 }
 
 enum ebb_status ebb__runtime_after_fork_child(struct ebb_runtime *runtime,

@@ -153,9 +153,10 @@ void ebb__runtime_close_holes(struct ebb_runtime *runtime);
 /* The child calls this right after the device's setup. Accesses to kept memory no longer fault
  * there: the forking thread's stack may be kept, and no fault is served yet. Takes no lock. */
 void ebb__runtime_let_kept(struct ebb_runtime *runtime);
-/* The child calls this before ebb__runtime_after_fork_child(). It gets its own slot of the ledger
+/* The child calls this before ebb__runtime_after_fork_child(). It gets its own slots of the ledgers
  * instead of its parent's. */
-void ebb__runtime_set_slot(struct ebb_runtime *runtime, struct ebb_ledger_slot *slot);
+void ebb__runtime_set_slots(struct ebb_runtime *runtime, struct ebb_ledger_slot *slot,
+                            struct ebb_ledger *store_ledger, struct ebb_ledger_slot *store_slot);
 
 /* Waits until no transfer is queued or in flight. */
 void ebb__runtime_settle(struct ebb_runtime *runtime);

@@ -84,6 +84,21 @@ bool ebb__store_have(struct transfer *transfer)
     return ebb__store_is_open(&transfer->store) && ebb__store_may_write(&transfer->store);
 }
 
+static const char *failure(int why)
+{
+    switch (why) {
+    case ENOSPC:
+        return "the store is full: until there is room again blocks stay in memory, the budget is "
+               "NOT kept; free space or give --store another directory";
+    case EDQUOT:
+        return "the store has reached its limit (--store-limit, or a quota): until there is room "
+               "again blocks stay in memory, the budget is NOT kept";
+    default:
+        return "the store cannot be written: until it can blocks stay in memory, the budget is NOT "
+               "kept; give --store another directory";
+    }
+}
+
 void ebb__store_fail(struct transfer *transfer, int why)
 {
     struct store_health *store = &transfer->store;
@@ -91,13 +106,7 @@ void ebb__store_fail(struct transfer *transfer, int why)
         return;
     become(store, STORE_FAILED);
     if (set_pause(transfer))
-        ebb__core_warn(
-            transfer->core,
-            why == ENOSPC
-                ? "the store is full: until there is room again blocks stay in memory, the "
-                  "budget is NOT kept; free space or give --store another directory"
-                : "the store cannot be written: until it can blocks stay in memory, the "
-                  "budget is NOT kept; give --store another directory");
+        ebb__core_warn(transfer->core, failure(why));
     atomic_store(&transfer->core->counters->store_error, (uint32_t)why);
     while (transfer->out.queue.first != NO_BLOCK)
         ebb__move_unqueue_out(transfer, &transfer->table->blocks[transfer->out.queue.first]);

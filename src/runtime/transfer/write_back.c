@@ -30,6 +30,22 @@ static void evict_clean(struct transfer *transfer, struct block *block)
     ebb__move_pages_came_free(transfer);
 }
 
+/* Returns false if a limit of the store forbids it. */
+static bool take_extent(struct transfer *transfer, uint64_t bytes, uint64_t *offset)
+{
+    struct ebb_extents *extents = &transfer->table->copies.extents;
+    struct ebb_ledger *ledger = transfer->core->config.store_ledger;
+    struct ebb_ledger_slot *slot = transfer->core->config.store_slot;
+    bool counts = ledger && !ebb__extents_have(extents, bytes); /* the store never shrinks */
+    if (counts && !ebb__ledger_reserve(ledger, slot, bytes))
+        return false;
+    if (ebb__extents_take(extents, bytes, offset))
+        return true;
+    if (counts)
+        ebb__ledger_release(ledger, slot, bytes);
+    return false;
+}
+
 bool ebb__move_start_out(struct transfer *transfer, struct block *block)
 {
     ebb__list_remove(transfer->table, &transfer->out.queue,
@@ -71,9 +87,8 @@ bool ebb__move_start_out(struct transfer *transfer, struct block *block)
     }
     ebb__copy_drop(transfer->table, block);
     ebb__relatives_look(transfer->table, block->page_bytes);
-    if (!ebb__extents_take(&transfer->table->copies.extents, block->page_bytes,
-                           &block->copy.offset)) {
-        block->transfer.error = ENOSPC;
+    if (!take_extent(transfer, block->page_bytes, &block->copy.offset)) {
+        block->transfer.error = EDQUOT;
         ebb__move_finish_out(transfer, block);
         return false;
     }
