@@ -120,6 +120,16 @@ enum ebb_status ebb__cuda_create(const struct ebb_cuda_config *config, struct eb
     return EBB_OK;
 }
 
+void ebb__cuda_is_gone(struct ebb_cuda *engine)
+{
+    (void)engine;
+}
+
+void ebb__cuda_capture_begins(struct ebb_cuda *engine, CUstream stream)
+{
+    (void)engine, (void)stream;
+}
+
 void ebb__cuda_abandon(struct ebb_cuda *engine)
 {
     note("abandon %d\n", engine->device);
@@ -254,6 +264,17 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
 void ebb__cuda_stream_ends(struct ebb_cuda *engine, CUstream stream)
 {
     note("stream ends %d %s\n", engine->device, stream ? "its" : "0");
+}
+
+uint64_t ebb__cuda_id(struct ebb_cuda *engine, CUdeviceptr address)
+{
+    (void)engine;
+    return address;
+}
+
+void ebb__cuda_context_ends(struct ebb_cuda *engine, CUcontext context)
+{
+    (void)engine, (void)context;
 }
 
 void ebb__cuda_synchronized(struct ebb_cuda *engine, CUstream stream, bool all)

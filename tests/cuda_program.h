@@ -520,7 +520,7 @@ static void *act(void *context)
 }
 
 /* Runs the program to its end: aborts if a byte is wrong. Returns how often memory was out. */
-static unsigned program_run(struct rig *rig, const struct shape *shape, uint64_t seed)
+static inline unsigned program_run(struct rig *rig, const struct shape *shape, uint64_t seed)
 {
     struct actor *actors = calloc(shape->threads, sizeof *actors);
     unsigned ooms = 0;

@@ -791,6 +791,8 @@ static void abandon_body(void *unused)
     ebb__cuda_abandon(rig.engine);
     RIG_MUST(ebb__cuda_alloc(rig.engine, 100, EBB_CUDA_NO_STREAM, &known[0].address) ==
              CUDA_ERROR_NOT_INITIALIZED);
+    RIG_MUST(atomic_load(&rig.ledger->held_bytes) == 8 * MIB); /* the driver has it still */
+    ebb__cuda_is_gone(rig.engine);
     rig_stop(&rig);
 }
 

@@ -254,6 +254,16 @@ class Schedules(unittest.TestCase):
             # A free waits for it, as the driver's.
             self.same(["cuda_unnamed", "--free", *options], UNNAMED, part(20), None, **budget(20))
 
+    def test_contexts(self):
+        """Contexts of the program's own, and what ends with a context: streams, captures, pools."""
+        for case in ("blocking", "other", "default", "thread", "waited", "beside", "destroyed",
+                     "captured", "reset", "green", "pool", "freed"):
+            for backing in (name for name in BACKINGS if name != "native"):
+                with self.subTest(case=case, backing=backing):
+                    self.many(["cuda_contexts", case], "good\n", part(30), None,
+                              {"EBB_ALONE_BACKING": backing, "FAKECUDA_LAZY_US": 2000, **budget(8),
+                               **host(64)})
+
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""
         self.same(["cuda_train", "--threads=3", *SHORT], **PATIENT)

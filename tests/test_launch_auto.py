@@ -402,6 +402,25 @@ class Trees(Auto):
                 self.assertLessEqual(summary["devices"][0]["peak_resident_bytes"], 24 * MIB)
                 shutil.rmtree(folder)
 
+    def test_beside_an_idle_process(self):
+        """What it holds is there for a process that needs it."""
+        oom = f"{FAKE}/cuda_oom --piece={2 * MIB} --most=20 --beyond --hold"
+        train = f"{FAKE}/cuda_train --no-serial --layers=3 --bytes={2 * MIB} --iterations=4 --every=64"
+        report = os.path.join(self.tmp, "report")
+        script = (f"mkfifo go; {oom} <go >held & exec 3>go; "
+                  "until grep -q holds held; do sleep 0.05; done; "
+                  f"FAKECUDA_REPORT={report} {train}; exec 3>&-; wait; cat held")
+        done, summary = self.figures("sh", "-c", f"cd {self.tmp} && {script}", budget="40M")
+        self.assertIn(b"20 allocations", done.stdout)
+        self.assertNotIn(b"more than the GPU", done.stderr)
+        with open(report, encoding="utf-8") as file:
+            told = json.load(file)
+        self.assertEqual(0, told["violations"])
+        self.assertGreater(told["devices"][0]["most_bytes"], 8 * MIB)
+        self.assertLessEqual(summary["devices"][0]["peak_resident_bytes"], 40 * MIB)
+        for name in "go", "held", "report":
+            os.unlink(os.path.join(self.tmp, name))
+
     def test_strict(self):
         done, _ = self.figures("sh", "-c", " ".join(TRAIN), options=["--strict"], budget="60M")
         self.assertEqual(0, done.returncode)

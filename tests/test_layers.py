@@ -223,8 +223,9 @@ ORDER = {
         "context iteration",
     ],
     "src/cuda": [
-        "busy driver feeder follow_ahead follow_find managed native queue scratch streams table timer "
+        "busy driver feeder follow_ahead follow_find managed native queue scratch stream_events table timer "
         "vmm_pages",
+        "streams",
         "clock_queue follow_scripts gate passages stalls vmm_maps",
         "chunks clock follow held slabs vmm_host",
         "pool",

@@ -10,14 +10,15 @@ struct block {
     CUdeviceptr address, base;
     size_t bytes;
     CUdevice device;
+    struct ebb_cuda *engine;
 };
 
 static bool find_block(CUdeviceptr address, struct block *block)
 {
     block->address = address;
     block->device = ebb__engines_owner(address);
-    struct ebb_cuda *engine = ebb__engines_at(block->device);
-    return engine && ebb__cuda_range(engine, address, &block->base, &block->bytes);
+    block->engine = ebb__engines_at(block->device);
+    return block->engine && ebb__cuda_range(block->engine, address, &block->base, &block->bytes);
 }
 
 CUresult ebb__door_address_range(__typeof__(cuMemGetAddressRange_v2) *next, CUstream stream,
@@ -45,16 +46,18 @@ CUresult ebb__door_address_range(__typeof__(cuMemGetAddressRange_v2) *next, CUst
 /* An attribute that differs from that of the engine's allocation. True: *data is set. */
 static bool answer(const struct block *block, CUpointer_attribute attribute, void *data)
 {
+    bool is_of_pool = ebb__cuda_is_of_stream(block->engine, block->base);
     switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        WRITE(CUcontext, ebb__engines_context(block->device)); /* mapped memory has none */
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* mapped memory has none, nor has that of pools */
+        WRITE(CUcontext, is_of_pool ? NULL : ebb__engines_context(block->device));
         return true;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         WRITE(unsigned, CU_MEMORYTYPE_DEVICE);
         return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        WRITE(unsigned long long, block->base | 1ull << 63); /* no number of the driver's */
+        WRITE(unsigned long long, ebb__cuda_id(block->engine, block->base) |
+                                      1ull << 63); /* no number of the driver's */
         return true;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -88,7 +91,7 @@ static bool answer(const struct block *block, CUpointer_attribute attribute, voi
         WRITE(unsigned long long, 0);
         return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        WRITE(CUmemoryPool, NULL);
+        WRITE(CUmemoryPool, is_of_pool ? ebb__engines_default_pool(block->device) : NULL);
         return true;
     default:
         return false;
@@ -100,8 +103,8 @@ CUresult ebb__door_attribute(__typeof__(cuPointerGetAttribute) *next, CUstream s
 {
     (void)stream;
     struct block block;
-    if (!a || !find_block(c, &block))
-        return next(a, b, c);
+    if (!a || !find_block(c, &block)) /* between blocks there is no memory */
+        return a && block.device >= 0 ? CUDA_ERROR_INVALID_VALUE : next(a, b, c);
     if (b == CU_POINTER_ATTRIBUTE_HOST_POINTER)
         return CUDA_ERROR_INVALID_VALUE; /* device memory has none */
     return answer(&block, b, a) ? CUDA_SUCCESS : next(a, b, c);
@@ -112,9 +115,12 @@ CUresult ebb__door_attributes(__typeof__(cuPointerGetAttributes) *next, CUstream
                               CUpointer_attribute *b, void **c, CUdeviceptr d)
 {
     (void)stream;
+    static const char unknown; /* no memory of the driver's */
     struct block block;
-    CUresult result = next(a, b, c, d);
-    if (result != CUDA_SUCCESS || !find_block(d, &block))
+    bool is_block = find_block(d, &block);
+    bool is_between = !is_block && block.device >= 0;
+    CUresult result = next(a, b, c, is_between ? (CUdeviceptr)(uintptr_t)&unknown : d);
+    if (result != CUDA_SUCCESS || !is_block)
         return result;
     for (unsigned i = 0; i < a; i++)
         if (b[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER)

@@ -9,6 +9,7 @@
 
 struct capture {
     CUstream stream;
+    CUcontext context; /* NULL: not known */
     CUstreamCaptureMode mode;
     pthread_t thread;
     struct capture *next;
@@ -74,13 +75,22 @@ void ebb__captures_enter(void)
     atomic_fetch_add(&count, 1);
 }
 
+static CUcontext context_of(CUstream stream)
+{
+    CUcontext context = NULL;
+    CUresult result = stream == CU_STREAM_PER_THREAD ? ebb__real.cuCtxGetCurrent(&context)
+                                                     : ebb__real.cuStreamGetCtx(stream, &context);
+    return result == CUDA_SUCCESS ? context : NULL;
+}
+
 CUresult ebb__captures_begin(CUresult result, CUstream stream, CUstreamCaptureMode mode)
 {
     /* Without memory for it, the capture counts as one that never ends. */
     struct capture *capture = result == CUDA_SUCCESS ? malloc(sizeof *capture) : NULL;
     if (capture) {
+        CUcontext context = context_of(stream);
         pthread_mutex_lock(&lock);
-        *capture = (struct capture){stream, mode, pthread_self(), captures};
+        *capture = (struct capture){stream, context, mode, pthread_self(), captures};
         captures = capture;
         pthread_mutex_unlock(&lock);
     }
@@ -110,6 +120,32 @@ void ebb__captures_end(CUstream stream)
     }
     pthread_mutex_unlock(&lock);
     free(gone);
+}
+
+bool ebb__captures_lose(CUcontext context)
+{
+    struct capture *gone = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct capture **at = &captures; *at;) {
+        struct capture *capture = *at;
+        if (!context || capture->context != context) {
+            at = &capture->next;
+            continue;
+        }
+        *at = capture->next;
+        capture->next = gone;
+        gone = capture;
+        if (atomic_fetch_sub(&count, 1) == 1)
+            block_count = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    bool any = gone != NULL;
+    while (gone) {
+        struct capture *next = gone->next;
+        free(gone);
+        gone = next;
+    }
+    return any;
 }
 
 static CUstreamCaptureStatus status_of(CUstream stream)

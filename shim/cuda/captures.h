@@ -20,6 +20,8 @@ CUresult ebb__captures_begin(CUresult result, CUstream stream, CUstreamCaptureMo
 bool ebb__captures_has(CUstream stream);
 /* The capture that began in `stream` is over. */
 void ebb__captures_end(CUstream stream);
+/* The context is destroyed, and its captures with it. False: it has none. */
+bool ebb__captures_lose(CUcontext context);
 
 /* A block is allocated or freed. If a capture is in progress, its graph may use the block. */
 void ebb__captures_note(CUdeviceptr block);

@@ -201,7 +201,7 @@ void ebb__copies_use_box(struct door_job *job, const struct door_box *box, bool 
     CUdeviceptr from = ebb__side_start(&box->from, box->width, box->height, &pitch, &slice);
     ebb__payload_scan_box(
         &(struct door_payload){to, from, box->width, box->height, box->depth, pitch, slice},
-        is_node);
+        is_node || box->from.type == CU_MEMORYTYPE_DEVICE); /* never read as the host's */
 }
 
 static struct door_box use_2d(struct door_job *job, const CUDA_MEMCPY2D *copy)

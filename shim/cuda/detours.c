@@ -126,6 +126,7 @@ static CUresult queue_box(const struct door_box *box, CUstream stream)
 static CUresult copy_at_once(struct detour *detour, struct door_job *job)
 {
     const struct way *way = &detour->from;
+    job->is_own_way = true;
     ebb__job_begin(job, EBB_CUDA_COPY, way->stream, detour->is_synchronous, 0);
     CUresult result = ebb__way_follow(way, &detour->here);
     if (result == CUDA_SUCCESS)
@@ -224,6 +225,7 @@ static void begin_both(struct detour *detour, struct door_job *reads, struct doo
     ebb__job_init(writes);
     ebb__side_use(reads, &detour->box->from, detour->box, EBB_ACCESS_READ);
     ebb__side_use(writes, &detour->box->to, detour->box, EBB_ACCESS_WRITE);
+    reads->is_own_way = writes->is_own_way = true;
     if (is_read_first)
         ebb__job_begin(reads, EBB_CUDA_COPY, detour->from.stream, detour->is_synchronous, 0);
     ebb__job_begin(writes, EBB_CUDA_COPY, detour->to.stream, detour->is_synchronous, 0);

@@ -20,6 +20,7 @@ static struct door_device {
     _Atomic(CUmemoryPool) default_pool;
     atomic_bool has_foreign_pool;
     atomic_uint retained;    /* by the program, as far as seen */
+    atomic_bool is_held;     /* somebody has a reference that was not seen, as cudart may */
     enum device_state state; /* under `making` */
     bool is_attached;        /* under `making` */
     struct ebb_cuda_attachment attachment;
@@ -162,6 +163,8 @@ static struct ebb_cuda *look(CUcontext current)
         return NULL;
     if (primary != current)
         tell_foreign_context();
+    if (!atomic_load(&devices[device].retained))
+        atomic_store(&devices[device].is_held, true);
     if (primary != current || !establish(device, primary))
         ebb__real.cuDevicePrimaryCtxRelease_v2(device);
     return primary == current ? atomic_load(&devices[device].engine) : NULL;
@@ -180,6 +183,20 @@ int ebb__engines_current(void)
     CUcontext current = NULL;
     return ebb__real.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? ebb__engines_of_context(current)
                                                                : -1;
+}
+
+static atomic_bool has_other_contexts;
+
+void ebb__engines_note_context(void)
+{
+    atomic_store(&has_other_contexts, true);
+}
+
+bool ebb__engines_is_elsewhere(CUstream stream)
+{
+    bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    return is_default && atomic_load_explicit(&has_other_contexts, memory_order_relaxed) &&
+           ebb__engines_current() < 0;
 }
 
 struct ebb_cuda *ebb__engines_here(void)
@@ -234,12 +251,27 @@ struct ebb_cuda *ebb__engines_of_pool(CUmemoryPool pool)
     return NULL;
 }
 
+CUmemoryPool ebb__engines_default_pool(CUdevice device)
+{
+    return device >= 0 && device < EBB_DOOR_DEVICES ? atomic_load(&devices[device].default_pool)
+                                                    : NULL;
+}
+
 void ebb__engines_set_pool(CUdevice device, CUmemoryPool pool)
 {
     CUmemoryPool own = NULL;
     if (device >= 0 && device < EBB_DOOR_DEVICES &&
         ebb__real.cuDeviceGetDefaultMemPool(&own, device) == CUDA_SUCCESS)
         atomic_store(&devices[device].has_foreign_pool, own != pool);
+}
+
+void ebb__engines_look_at_pools(void)
+{
+    CUmemoryPool pool;
+    for (CUdevice i = 0; i < EBB_DOOR_DEVICES; i++)
+        if (atomic_load(&devices[i].has_foreign_pool) &&
+            ebb__real.cuDeviceGetMemPool(&pool, i) == CUDA_SUCCESS)
+            ebb__engines_set_pool(i, pool);
 }
 
 bool ebb__engines_pool_is_foreign(void)
@@ -280,6 +312,16 @@ CUresult ebb__engines_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stre
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
+void ebb__engines_retaining(CUdevice device)
+{
+    unsigned flags;
+    int active = 0;
+    if (device >= 0 && device < EBB_DOOR_DEVICES && !atomic_load(&devices[device].retained) &&
+        !ebb__engines_at(device) &&
+        ebb__real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
+        atomic_store(&devices[device].is_held, true);
+}
+
 void ebb__engines_retained(CUdevice device)
 {
     if (device >= 0 && device < EBB_DOOR_DEVICES)
@@ -294,13 +336,13 @@ bool ebb__engines_released(CUdevice device)
     while (retained > 0 &&
            !atomic_compare_exchange_weak(&devices[device].retained, &retained, retained - 1))
         ;
-    return retained == 1;
+    return retained == 1 && !atomic_load(&devices[device].is_held);
 }
 
-void ebb__engines_drop(CUdevice device, bool release)
+struct ebb_cuda *ebb__engines_drop(CUdevice device)
 {
     if (device < 0 || device >= EBB_DOOR_DEVICES)
-        return;
+        return NULL;
     pthread_mutex_lock(&making);
     struct door_device *known = &devices[device];
     struct ebb_cuda *engine = atomic_exchange(&known->engine, NULL);
@@ -310,11 +352,11 @@ void ebb__engines_drop(CUdevice device, bool release)
         known->state = DEVICE_UNUSED;
     pthread_mutex_unlock(&making);
     if (!engine)
-        return;
+        return NULL;
     ebb__attach_leave(device);
     ebb__cuda_abandon(engine); /* it stays allocated: another thread may be in one of its calls */
-    if (release)
-        ebb__real.cuDevicePrimaryCtxRelease_v2(device);
+    ebb__real.cuDevicePrimaryCtxRelease_v2(device);
+    return engine;
 }
 
 bool ebb__engines_freeze(void)

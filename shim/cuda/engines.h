@@ -39,8 +39,12 @@ int ebb__engines_hearing(void);
 
 /* The same for the pool from which cuMemAllocFromPoolAsync takes: a default pool, else NULL. */
 struct ebb_cuda *ebb__engines_of_pool(CUmemoryPool pool);
+/* The default pool of a device while it has an engine, else NULL. */
+CUmemoryPool ebb__engines_default_pool(CUdevice device);
 /* The program has set another pool than the default one for cuMemAllocAsync on a device. */
 void ebb__engines_set_pool(CUdevice device, CUmemoryPool pool);
+/* A pool is destroyed: it may have been such a one. */
+void ebb__engines_look_at_pools(void);
 /* True if it has, for the device of the calling thread's context. */
 bool ebb__engines_pool_is_foreign(void);
 
@@ -48,16 +52,22 @@ bool ebb__engines_pool_is_foreign(void);
 CUresult ebb__engines_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream,
                             CUdeviceptr *address);
 
+/* The program is about to retain the primary context of a device. Is it active already? */
+void ebb__engines_retaining(CUdevice device);
 /* The program retains the primary context of a device, or releases it. True: it was the last. */
 void ebb__engines_retained(CUdevice device);
 bool ebb__engines_released(CUdevice device);
-/* The device's primary context is about to be destroyed. The engine's own reference is released if
- * `release`. */
-void ebb__engines_drop(CUdevice device, bool release);
+/* The device's primary context is about to end. Releases the engine's own reference, and returns
+ * the engine, which makes no calls any more. NULL: there is none. */
+struct ebb_cuda *ebb__engines_drop(CUdevice device);
 /* The device whose primary context this is, or -1. */
 int ebb__engines_of_context(CUcontext context);
 /* The same for the calling thread's context. */
 int ebb__engines_current(void);
+/* The program has made a context of its own. */
+void ebb__engines_note_context(void);
+/* Is it a default stream of such a context? */
+bool ebb__engines_is_elsewhere(CUstream stream);
 /* New blocks are the driver's, and those of the engines stay where they are. False: no engine. */
 bool ebb__engines_freeze(void);
 /* In the child of a fork: no engine calls the driver. False: there was none. */

@@ -24,6 +24,7 @@ struct door_job {
     struct ebb_cuda_use *uses; /* `few`, or allocated */
     size_t count, room;
     bool is_borrowed; /* `uses` belongs to someone else, and nothing is added */
+    bool is_own_way;  /* its stream is that of the engine's context, whatever the thread's is */
     bool is_unheard;  /* it may use blocks, and no engine hears of it */
     uint32_t owners;  /* devices whose engines own a use */
     uint32_t begun;   /* those that have heard of the work */
@@ -36,7 +37,7 @@ static inline void ebb__job_init(struct door_job *job)
     job->uses = job->few;
     job->count = 0;
     job->room = DOOR_FEW;
-    job->is_borrowed = job->is_unheard = false;
+    job->is_borrowed = job->is_unheard = job->is_own_way = false;
     job->owners = job->begun = 0;
 }
 

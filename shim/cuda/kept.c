@@ -5,8 +5,10 @@
 #include "unheard.h"
 #include "unions.h"
 
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A block that the program has freed. */
 struct kept {
@@ -51,11 +53,31 @@ static bool must_stay(CUdeviceptr address, size_t bytes)
     return ebb__captures_any() || ebb__unions_name(address, bytes);
 }
 
+static int find_pytorch(struct dl_phdr_info *info, size_t bytes, void *found)
+{
+    (void)bytes;
+    *(bool *)found |= strstr(info->dlpi_name, "/libc10_cuda.so") != NULL;
+    return *(bool *)found;
+}
+
+/* Are there more frees than the program asked for? `ebb run` turns PyTorch's cache off, so each
+ * tensor ends by cuMemFree. With its cache PyTorch would wait for none of them. */
+static bool is_cache_off(void)
+{
+    static atomic_bool is_found;
+    bool found = atomic_load_explicit(&is_found, memory_order_relaxed);
+    if (!found && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING"))
+        dl_iterate_phdr(find_pytorch, &found);
+    if (found)
+        atomic_store_explicit(&is_found, true, memory_order_relaxed);
+    return found;
+}
+
 /* A block that came in a stream is freed by the driver without a wait, whatever the call. */
 static bool waits(struct ebb_cuda *engine, CUdevice device, CUdeviceptr address, CUstream stream)
 {
-    return stream == EBB_CUDA_NO_STREAM && ebb__unheard_any(device) && !ebb__captures_any() &&
-           !ebb__cuda_is_of_stream(engine, address);
+    return stream == EBB_CUDA_NO_STREAM && (ebb__unheard_any(device) || !is_cache_off()) &&
+           !ebb__captures_any() && !ebb__cuda_is_of_stream(engine, address);
 }
 
 CUresult ebb__kept_free(CUdevice device, CUdeviceptr address, CUstream stream)

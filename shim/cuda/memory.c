@@ -154,7 +154,7 @@ CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream,
     if (ebb__stream_is_captured(on))
         return next(a, b);
     if (owner >= 0)
-        return ebb__kept_free(owner, a, on);
+        return ebb__kept_free(owner, a, ebb__engines_is_elsewhere(on) ? EBB_CUDA_NO_STREAM : on);
     return free_shared(a, &result) ? result : next(a, b);
 }
 
@@ -176,6 +176,16 @@ CUresult ebb__door_set_device_pool(__typeof__(cuDeviceSetMemPool) *next, CUstrea
     CUresult result = next(a, b);
     if (result == CUDA_SUCCESS)
         ebb__engines_set_pool(a, b);
+    return result;
+}
+
+/* The current pool of a device is the default one then. */
+CUresult ebb__door_destroy_pool(__typeof__(cuMemPoolDestroy) *next, CUstream stream, CUmemoryPool a)
+{
+    (void)stream;
+    CUresult result = next(a);
+    if (result == CUDA_SUCCESS)
+        ebb__engines_look_at_pools();
     return result;
 }
 

@@ -50,6 +50,7 @@ static const struct {
 #define EBB_ALSO(symbol, base, version)
 #include "hooks.def"
 };
+#define ROWS (sizeof rows / sizeof rows[0])
 
 /* Threads that open the driver at the same time write equal values. */
 static void set_row(size_t row, void *function)
@@ -58,9 +59,11 @@ static void set_row(size_t row, void *function)
     atomic_store_explicit(slot, function, memory_order_relaxed);
 }
 
+/* The constructor of another library may have called the driver already. */
 __attribute__((constructor(101))) static void begin(void)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    bool is_filled = ebb__real.cuGetProcAddress != NULL;
+    for (size_t i = 0; !is_filled && i < ROWS; i++)
         set_row(i, address_of(not_yet));
 }
 
@@ -153,7 +156,7 @@ bool ebb__real_open(void)
     if (handle && atomic_compare_exchange_strong(&driver, &before, handle) &&
         getenv("EBB_CUDA_DEBUG"))
         compare(handle);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < ROWS; i++) {
         void *function = handle ? dlsym(handle, rows[i].symbol) : address_of(no_driver);
         set_row(i, function ? function : address_of(lacking));
     }

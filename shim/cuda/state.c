@@ -14,6 +14,8 @@
 _Atomic int ebb__door_state = DOOR_SHUT;
 __thread int ebb__door_depth __attribute__((tls_model("initial-exec")));
 
+static void after_fork(void);
+
 static bool is_in_run; /* set by the constructor, and in forks, before other threads */
 
 static const bool allowed[DOOR_STATE_COUNT][DOOR_STATE_COUNT] = {
@@ -45,10 +47,21 @@ static const char *obstacle(char *text, size_t bytes)
     return text;
 }
 
+static void say_hello(void)
+{
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&is_said))
+        return;
+    is_in_run = ebb__attach_hello();
+    if (is_in_run)
+        pthread_atfork(NULL, NULL, after_fork);
+}
+
 static void open_door(void)
 {
     char text[200];
     ebb__door_depth++;
+    say_hello(); /* the constructor of another library may come before this one's */
     bool exists = ebb__real_open();
     const char *why = exists && is_in_run ? obstacle(text, sizeof text) : NULL;
     ebb__door_depth--;
@@ -92,9 +105,7 @@ static void after_fork(void)
 
 __attribute__((constructor)) static void start(void)
 {
-    is_in_run = ebb__attach_hello();
-    if (is_in_run)
-        pthread_atfork(NULL, NULL, after_fork);
+    say_hello();
 }
 
 /* What the engines have not written yet reaches the parent. */

@@ -12,16 +12,26 @@
 
 /* ---- captures -------------------------------------------------------------------------------- */
 
-CUresult ebb__door_capture(__typeof__(cuStreamBeginCapture) *next, CUstream stream, CUstream a)
+static void enter_capture(CUstream stream)
 {
     ebb__captures_enter();
+    for (int i = 0; i < EBB_DOOR_DEVICES; i++) {
+        struct ebb_cuda *engine = ebb__engines_at(i);
+        if (engine)
+            ebb__cuda_capture_begins(engine, stream);
+    }
+}
+
+CUresult ebb__door_capture(__typeof__(cuStreamBeginCapture) *next, CUstream stream, CUstream a)
+{
+    enter_capture(ebb__job_stream(stream, a));
     return ebb__captures_begin(next(a), ebb__job_stream(stream, a), CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 CUresult ebb__door_capture_2(__typeof__(cuStreamBeginCapture_v2) *next, CUstream stream, CUstream a,
                              CUstreamCaptureMode b)
 {
-    ebb__captures_enter();
+    enter_capture(ebb__job_stream(stream, a));
     return ebb__captures_begin(next(a, b), ebb__job_stream(stream, a), b);
 }
 
@@ -29,7 +39,7 @@ CUresult ebb__door_capture_to_graph(__typeof__(cuStreamBeginCaptureToGraph) *nex
                                     CUstream a, CUgraph b, const CUgraphNode *c,
                                     const CUgraphEdgeData *d, size_t e, CUstreamCaptureMode f)
 {
-    ebb__captures_enter();
+    enter_capture(ebb__job_stream(stream, a));
     return ebb__captures_begin(next(a, b, c, d, e, f), ebb__job_stream(stream, a), f);
 }
 

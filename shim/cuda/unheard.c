@@ -34,8 +34,6 @@ bool ebb__unheard_await(CUdevice device)
     uint64_t count = ebb__unheard_count();
     CUcontext context = ebb__engines_context(device), popped;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!ebb__unheard_any(device))
-        return true;
     if (!context || ebb__real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return true; /* the device's memory is gone */
     bool is_relaxed = ebb__real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;

@@ -103,6 +103,8 @@ static CUresult try_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stream
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct cuda_block *entry = &engine->table.blocks[block];
+    static _Atomic uint64_t newest_id; /* of all engines */
+    entry->id = atomic_fetch_add(&newest_id, 1) + 1;
     entry->bytes = bytes;
     entry->is_of_stream = stream != EBB_CUDA_NO_STREAM;
     order(engine, index, &entry->before);
@@ -357,6 +359,16 @@ bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *
     return found;
 }
 
+uint64_t ebb__cuda_id(struct ebb_cuda *engine, CUdeviceptr address)
+{
+    if (!ebb__cuda_lock(engine))
+        return 0;
+    uint32_t block = ebb__cuda_find(engine, address);
+    uint64_t id = block ? engine->table.blocks[block].id : 0;
+    ebb__cuda_unlock(engine);
+    return id;
+}
+
 bool ebb__cuda_is_of_stream(struct ebb_cuda *engine, CUdeviceptr address)
 {
     if (!ebb__cuda_lock(engine))
@@ -374,7 +386,9 @@ void ebb__cuda_memory(struct ebb_cuda *engine, size_t *free_bytes, size_t *total
         return;
     uint64_t shared = engine->room.shared.bytes;
     uint64_t live = engine->live_units * EBB_CUDA_UNIT_BYTES + engine->slabs.live_bytes + shared;
-    *total_bytes = ebb__room_limit(&engine->room) + shared;
-    *free_bytes = *total_bytes > live ? *total_bytes - live : 0;
+    uint64_t budget = atomic_load(&engine->config.ledger->budget_bytes);
+    uint64_t own = ebb__room_limit(&engine->room) + shared;
+    *total_bytes = budget < engine->room.card_bytes ? budget : engine->room.card_bytes;
+    *free_bytes = own > live ? own - live : 0;
     ebb__cuda_unlock(engine);
 }

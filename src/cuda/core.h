@@ -61,6 +61,7 @@ struct cuda_block {
     CUdeviceptr address;
     uint64_t bytes;              /* as the program asked */
     uint64_t serial;             /* its name in the trace, from 1; small blocks have none */
+    uint64_t id;                 /* no other block of the process ever has it */
     uint64_t move;               /* number of its newest request to the mover; 0: none */
     uint64_t refused;            /* newest search for a victim in which it could not leave */
     struct cuda_passages before; /* work that used its addresses before it was allocated */

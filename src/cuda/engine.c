@@ -178,6 +178,7 @@ static void connect_parts(struct ebb_cuda *engine)
                                       .mover = engine->mover,
                                       .backing = engine->backing,
                                       .follow = engine->follow,
+                                      .process = (uint32_t)engine->process,
                                       .card_bytes = free_bytes};
 }
 
@@ -288,9 +289,12 @@ void ebb__cuda_abandon(struct ebb_cuda *engine)
     if (atomic_exchange(&engine->is_abandoned, true))
         return;
     ebb__mover_stop(engine->mover, true, is_forked);
-    if (is_forked)
-        return;
-    ebb__clock_abandon(engine->clock);
+    if (!is_forked)
+        ebb__clock_abandon(engine->clock);
+}
+
+void ebb__cuda_is_gone(struct ebb_cuda *engine)
+{
     release_all(engine);
 }
 
@@ -301,6 +305,22 @@ void ebb__cuda_stream_ends(struct ebb_cuda *engine, CUstream stream)
     if (!ebb__cuda_lock(engine))
         return;
     ebb__streams_forget(&engine->streams, stream);
+    ebb__cuda_unlock(engine);
+}
+
+void ebb__cuda_context_ends(struct ebb_cuda *engine, CUcontext context)
+{
+    if (!ebb__cuda_lock(engine))
+        return;
+    ebb__streams_lose(&engine->streams, context);
+    ebb__cuda_unlock(engine);
+}
+
+void ebb__cuda_capture_begins(struct ebb_cuda *engine, CUstream stream)
+{
+    if (!ebb__cuda_lock(engine))
+        return;
+    ebb__streams_mark(&engine->streams, stream);
     ebb__cuda_unlock(engine);
 }
 

@@ -86,6 +86,9 @@ void ebb__cuda_destroy(struct ebb_cuda *engine);
 /* The process is the child of a fork, or the context is being destroyed: the engine makes no driver
  * call any more. Its calls fail as those of a driver in a forked child do. */
 void ebb__cuda_abandon(struct ebb_cuda *engine);
+/* The driver has taken the memory of an abandoned engine: nothing of it counts any more. When a
+ * process ends, the parent sees that. */
+void ebb__cuda_is_gone(struct ebb_cuda *engine);
 
 /* A stream is named by its handle. Handle 0 means the legacy stream, as 1 does; 2 is the stream of
  * the calling thread. The caller translates 0 if its entry point means the latter. */
@@ -116,6 +119,8 @@ bool ebb__cuda_owns(const struct ebb_cuda *engine, CUdeviceptr address);
 /* The block that contains `address`. False: none. */
 bool ebb__cuda_range(struct ebb_cuda *engine, CUdeviceptr address, CUdeviceptr *base,
                      size_t *bytes);
+/* A number of the block at `address` that no other block of the process ever has. 0: no block. */
+uint64_t ebb__cuda_id(struct ebb_cuda *engine, CUdeviceptr address);
 /* Was the block at `address` allocated in the order of a stream? */
 bool ebb__cuda_is_of_stream(struct ebb_cuda *engine, CUdeviceptr address);
 /* What cuMemGetInfo tells: the budget, and what of it is not taken by live blocks. */
@@ -137,6 +142,7 @@ struct ebb_cuda_work {
     enum ebb_cuda_work_kind kind;
     CUstream stream;
     bool is_synchronous; /* the call returns when the work is over (cuMemcpyHtoD) */
+    bool is_elsewhere;   /* its default stream is that of another context: end waits for it */
     bool is_captured;    /* it becomes a node of a graph: its blocks stay resident for life */
     uint64_t name;       /* of the function: the same value for the same kernel in all iterations */
     const struct ebb_cuda_use *uses; /* duplicates and addresses of others are allowed */
@@ -174,7 +180,11 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes);
 
 /* The program destroys `stream`, or has waited for it: `all`: for all streams of the context. */
 void ebb__cuda_stream_ends(struct ebb_cuda *engine, CUstream stream);
+/* It is about to be captured. No event can be had of it then. */
+void ebb__cuda_capture_begins(struct ebb_cuda *engine, CUstream stream);
 void ebb__cuda_synchronized(struct ebb_cuda *engine, CUstream stream, bool all);
+/* The program destroys a context of its own, whose work is over. */
+void ebb__cuda_context_ends(struct ebb_cuda *engine, CUcontext context);
 
 /* The program tells where it is. */
 void ebb__cuda_mark(struct ebb_cuda *engine, enum ebb_mark mark, uint64_t value);

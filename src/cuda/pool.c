@@ -363,9 +363,33 @@ static void leave_area(struct cuda_pool *pool)
     pool->area_cached_units = 0;
 }
 
+static bool is_left(const struct cuda_pool *pool, const struct cuda_span *area)
+{
+    for (uint32_t i = 0; i < area->count; i++)
+        if (!pool->units[area->first + i].is_free || pool->units[area->first + i].is_backed)
+            return false;
+    return true;
+}
+
+bool ebb__pool_may_set_area(struct cuda_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->old_area_count;) {
+        struct cuda_span area = pool->old_areas[i];
+        if (!is_left(pool, &area)) {
+            i++;
+            continue;
+        }
+        pool->old_areas[i] = pool->old_areas[--pool->old_area_count];
+        for (uint32_t unit = area.first; unit < area.first + area.count; unit++)
+            pool->units[unit].is_area = false;
+        join(pool, area.first, area.count);
+    }
+    return !pool->keeps_runs || pool->old_area_count < CUDA_MOST_AREAS;
+}
+
 bool ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count)
 {
-    if (pool->keeps_runs && pool->old_area_count == CUDA_MOST_AREAS)
+    if (!ebb__pool_may_set_area(pool))
         return false;
     if (pool->keeps_runs && pool->area_count)
         pool->old_areas[pool->old_area_count++] =

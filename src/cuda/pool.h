@@ -100,6 +100,8 @@ void ebb__pool_destroy(struct cuda_pool *pool, uint32_t first, uint32_t count, u
 /* Live units leave the device, or come to it. */
 void ebb__pool_set_backed(struct cuda_pool *pool, uint32_t first, uint32_t count, bool is_backed);
 
+/* Old areas of which nothing is in use become runs. False: there are too many others. */
+bool ebb__pool_may_set_area(struct cuda_pool *pool);
 /* The first units of a new region, whole chunks, are the area from now on. Those of the old one
  * become runs, or leave by chunks where runs are kept. False: there have been too many. */
 bool ebb__pool_set_area(struct cuda_pool *pool, uint32_t first, uint32_t count);

@@ -239,9 +239,15 @@ static uint32_t find_victim(struct cuda_room *room, uint64_t search)
     uint64_t best_use = UINT64_MAX;
     bool is_planned = ebb__follow_is_planned(room->follow);
     for (uint32_t i = room->table->oldest; i && looks < MOST_CANDIDATES;
-         i = room->table->blocks[i].newer, looks++) {
-        if (!ebb__room_may_evict(room, i) || room->table->blocks[i].refused == search)
+         i = room->table->blocks[i].newer) {
+        const struct cuda_block *block = &room->table->blocks[i];
+        if (!ebb__room_may_evict(room, i) || block->refused == search)
+            continue; /* many blocks may stay for life */
+        looks++;
+        if (!ebb__room_has_host(room, block->unit_count * EBB_CUDA_UNIT_BYTES)) {
+            room->is_host_full = true;
             continue;
+        }
         if (!is_planned)
             return i;
         uint64_t use = ebb__follow_next_use(room->follow, i);
@@ -283,6 +289,19 @@ static void make_at_once(struct cuda_room *room, uint64_t count)
     }
 }
 
+/* Other processes hold what is missing: the parent lets one of them return some. */
+static void ask_others(const struct cuda_room *room, uint64_t count, uint64_t missing)
+{
+    struct ebb_ledger *ledger = room->config->ledger;
+    uint64_t own = ebb__mover_held_bytes(room->mover) + room->shared.bytes;
+    uint64_t held = atomic_load(&ledger->held_bytes), bytes = missing * EBB_CUDA_UNIT_BYTES;
+    if (!count || held <= own || atomic_load(&room->config->ring->parent_gone) ||
+        count * EBB_CUDA_UNIT_BYTES > atomic_load(&ledger->budget_bytes))
+        return;
+    atomic_store(&ledger->starving_process, room->process);
+    atomic_store(&ledger->starving_bytes, bytes < held - own ? bytes : held - own);
+}
+
 bool ebb__room_make(struct cuda_room *room, uint64_t count)
 {
     if (count)
@@ -294,8 +313,10 @@ bool ebb__room_make(struct cuda_room *room, uint64_t count)
             return true;
         if (count > limit ||
             (!drop_cached(room, find_run(room, wanted - limit, false), wanted - limit) &&
-             !evict_one(room)))
+             !evict_one(room))) {
+            ask_others(room, count, wanted - limit);
             return false;
+        }
     }
 }
 

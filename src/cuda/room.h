@@ -13,7 +13,7 @@
 #include "cuda/mover.h"
 #include "cuda/pool.h"
 
-#define CUDA_MOST_SHARED 256u
+#define CUDA_MOST_SHARED 4096u
 
 struct cuda_shared { /* blocks that are the driver's own memory (shared.c) */
     struct cuda_shared_block {
@@ -32,6 +32,7 @@ struct cuda_room {
     struct cuda_mover *mover;
     struct ebb_cuda_backing *backing;
     struct ebb_cuda_follow *follow;
+    uint32_t process;        /* as the parent knows it */
     uint64_t card_bytes;     /* what the device had free at first */
     uint64_t absent_bytes;   /* of absent blocks, in launch order */
     uint64_t searches;       /* for victims: a number for each */

@@ -78,6 +78,8 @@ struct cuda_visit {
     bool is_pushed, is_relaxed;
 };
 struct cuda_visit ebb__streams_enter(const struct cuda_streams *streams);
+/* The same in another context, of a stream of the program. */
+struct cuda_visit ebb__streams_enter_context(const struct cuda_streams *streams, CUcontext context);
 void ebb__streams_leave(const struct cuda_streams *streams, struct cuda_visit visit);
 
 /* The stream of a handle, which becomes known. CUDA_NO_STREAM: too many live ones. */
@@ -87,14 +89,22 @@ void ebb__streams_begin(struct cuda_streams *streams, uint32_t stream, uint64_t 
 void ebb__streams_end(struct cuda_streams *streams, uint32_t stream);
 /* The calling thread has waited for a stream, or for all (`all`). */
 void ebb__streams_synchronized(struct cuda_streams *streams, CUstream handle, bool all);
+/* The stream is about to be captured: what it has to do gets an event, while one can be had. */
+void ebb__streams_mark(struct cuda_streams *streams, CUstream handle);
 /* The handle dies: what the stream has still to do is known by an event. */
 void ebb__streams_forget(struct cuda_streams *streams, CUstream handle);
+/* The context is destroyed, with its streams and events, and all of its work is over. */
+void ebb__streams_lose(struct cuda_streams *streams, CUcontext context);
+/* All of its work is over and nobody can name it any more: its entry is free. */
+void ebb__streams_retire(struct cuda_streams *streams, struct cuda_stream *stream);
 bool ebb__streams_is_over(const struct cuda_streams *streams, const struct cuda_passage *passage);
 /* Does work that is queued in `stream` now follow that work anyway? */
 bool ebb__streams_is_ordered(const struct cuda_streams *streams, uint32_t stream,
                              const struct cuda_passage *passage);
 /* Can events be recorded on it at present? */
 bool ebb__streams_can_record(const struct cuda_streams *streams, uint32_t stream);
+/* Records an event behind all that has been queued, in the stream's context, which is current. */
+bool ebb__streams_record(struct cuda_streams *streams, struct cuda_stream *stream, uint32_t *event);
 /* An event behind all work of the passage, with a reference for the caller. False: none can be
  * recorded now. */
 bool ebb__streams_cover(struct cuda_streams *streams, const struct cuda_passage *passage,

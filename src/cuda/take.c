@@ -33,7 +33,7 @@ static uint32_t reserve(struct ebb_cuda *engine, uint64_t count)
 static uint32_t reserve_step(struct ebb_cuda *engine, uint32_t *count)
 {
     const uint32_t step = STEP_BYTES / EBB_CUDA_UNIT_BYTES, least = *count;
-    *count = least > step ? least : step;
+    *count = least > step ? least + least / 4 : step; /* blocks that grow find place there */
     uint32_t unit = reserve(engine, *count);
     if (unit == CUDA_NO_UNIT && *count > least)
         unit = reserve(engine, *count = least);
@@ -110,7 +110,7 @@ static bool has_area(struct ebb_cuda *engine, uint64_t bytes)
     uint32_t chunks =
         ((uint32_t)ebb__cuda_units(bytes) + pool->chunk_units - 1) / pool->chunk_units;
     uint32_t count = chunks * pool->chunk_units;
-    if (count > pool->area_count) {
+    if (count > pool->area_count && ebb__pool_may_set_area(pool)) {
         uint32_t made = count, region = reserve_step(engine, &made);
         uint32_t taken =
             region != CUDA_NO_UNIT && ebb__pool_set_area(pool, region, count) ? count : 0;

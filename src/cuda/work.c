@@ -323,9 +323,10 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         return CUDA_ERROR_NOT_INITIALIZED;
     bool fits = true, arrived = true, ordered = true;
     if (!work->is_captured) {
-        begun.stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
+        if (!work->is_elsewhere)
+            begun.stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
         work->is_unlisted = begun.stream == CUDA_NO_STREAM;
-        if (work->is_unlisted)
+        if (work->is_unlisted && !work->is_elsewhere)
             ebb__cuda_news(engine, CUDA_NEWS_STREAMS);
     }
     work->order = ++engine->order;
@@ -335,7 +336,8 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
     make_chaos(engine);
     if (begun.absent_units)
         fits = fetch_absent(engine, &begun);
-    if (!fits && begun.all_units * EBB_CUDA_UNIT_BYTES > ebb__room_limit(&engine->room)) {
+    if (!fits &&
+        begun.all_units * EBB_CUDA_UNIT_BYTES > atomic_load(&engine->config.ledger->budget_bytes)) {
         engine->tidings.too_large_bytes = begun.all_units * EBB_CUDA_UNIT_BYTES;
         ebb__cuda_news(engine, CUDA_NEWS_TOO_LARGE);
     }

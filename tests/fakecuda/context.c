@@ -368,7 +368,7 @@ API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         DONE(CUDA_ERROR_INVALID_VALUE);
     struct CUctx_st *primary = &fake_devices[device].primary;
     pthread_mutex_lock(&fake_control);
-    CUresult result = primary->retained || primary->alive ? CUDA_SUCCESS : context_start(primary);
+    CUresult result = primary->alive ? CUDA_SUCCESS : context_start(primary);
     primary->retained += result == CUDA_SUCCESS;
     pthread_mutex_unlock(&fake_control);
     *context = primary;
@@ -382,8 +382,6 @@ static CUresult primary_end(CUdevice device, bool reset)
     pthread_mutex_lock(&fake_control);
     bool held = primary->retained > 0;
     bool last = reset || (held && --primary->retained == 0);
-    if (reset)
-        primary->retained = 0;
     if (last && primary->alive)
         context_end(primary);
     pthread_mutex_unlock(&fake_control);
@@ -400,6 +398,14 @@ API cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice de
     TRY(cuDevicePrimaryCtxRetain(&primary, device));
     *green = (CUgreenCtx)primary;
     DONE(CUDA_SUCCESS);
+}
+
+API cuGreenCtxDestroy(CUgreenCtx green)
+{
+    for (CUdevice i = 0; i < fake_set.device_count; i++)
+        if ((CUgreenCtx)&fake_devices[i].primary == green)
+            return primary_end(i, false);
+    DONE(CUDA_ERROR_INVALID_VALUE);
 }
 
 API cuDevicePrimaryCtxRelease_v2(CUdevice device)

@@ -264,6 +264,8 @@ API cuMemPoolDestroy(CUmemoryPool pool)
     pthread_mutex_lock(&memory_lock);
     trim(pool, 0);
     pool->alive = false;
+    if (fake_devices[pool->device].pool == pool) /* as documented */
+        fake_devices[pool->device].pool = fake_devices[pool->device].default_pool;
     pthread_mutex_unlock(&memory_lock);
     return CUDA_SUCCESS;
 }

@@ -1,0 +1,257 @@
+/* Contexts other than the primary one, and what ends with a context. The argument is the case:
+ *
+ *   blocking, other, default, thread: a block is used in such a stream of an own context, and is
+ *       freed in its order. Its memory goes to a block in the primary context's stream
+ *   waited: as `other`, and the primary context is waited for, but not the other one
+ *   beside: work in both contexts on blocks that do not fit together
+ *   destroyed: a context ends with a stream in it that has used a block
+ *   captured: a context ends with a capture in it. Afterwards, blocks come and go as before
+ *   reset: references outlive a reset. After the last release the context is not active
+ *   green: part of the primary context, which outlives the program's own reference
+ *   pool: the device's pool ends. Then its default pool is the current one
+ *   freed: a free of some block waits for a kernel, and for a copy to the host
+ */
+#include "words.h"
+
+enum { WORDS = 1 << 18, BLOCKS = 12, ROUNDS = 8 };
+
+static unsigned host[WORDS];
+static CUcontext own, primary;
+
+static void open_both(void)
+{
+    primary = words_open(0);
+    CHECK(cuCtxCreate_v2(&own, 0, 0));
+    CHECK(cuCtxSetCurrent(primary));
+}
+
+static void await(CUcontext context)
+{
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuCtxSetCurrent(primary));
+}
+
+static void expect_words(CUdeviceptr at, unsigned value)
+{
+    CHECK(cuMemcpyDtoH_v2(host, at, sizeof(host)));
+    for (unsigned i = 0; i < WORDS; i++)
+        EXPECT(host[i] == value + i);
+}
+
+static void hand_over(CUstream stream, int waits)
+{
+    CUevent event;
+    CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (unsigned round = 1; round <= ROUNDS; round++) {
+        CUdeviceptr used, next;
+        CHECK(cuMemAllocAsync(&used, sizeof(host), NULL));
+        CHECK(fill_words(used, WORDS, 1, NULL));
+        CHECK(cuEventRecord(event, NULL));
+        CHECK(cuCtxSetCurrent(own));
+        CHECK(cuStreamWaitEvent(stream, event, 0));
+        for (int i = 0; i < 5; i++)
+            CHECK(fill_words(used, WORDS, 0x10000000, stream));
+        CHECK(cuMemFreeAsync(used, stream));
+        CHECK(cuCtxSetCurrent(primary));
+        if (waits)
+            CHECK(cuCtxSynchronize());
+        CHECK(cuMemAllocAsync(&next, sizeof(host), NULL));
+        CHECK(fill_words(next, WORDS, round, NULL));
+        await(own);
+        expect_words(next, round);
+        CHECK(cuMemFreeAsync(next, NULL));
+    }
+}
+
+static void in_own(const char *kind)
+{
+    CUstream stream = NULL;
+    open_both();
+    CHECK(cuCtxSetCurrent(own));
+    if (!strcmp(kind, "thread"))
+        stream = CU_STREAM_PER_THREAD;
+    else if (strcmp(kind, "default") != 0)
+        CHECK(cuStreamCreate(&stream, !strcmp(kind, "blocking") ? CU_STREAM_DEFAULT
+                                                                : CU_STREAM_NON_BLOCKING));
+    CHECK(cuCtxSetCurrent(primary));
+    hand_over(stream, !strcmp(kind, "waited"));
+}
+
+static void take_blocks(CUdeviceptr *at, unsigned first, unsigned count)
+{
+    for (unsigned i = first; i < first + count; i++)
+        CHECK(cuMemAlloc_v2(&at[i], sizeof(host)));
+}
+
+static void beside(void)
+{
+    CUdeviceptr at[BLOCKS];
+    CUstream stream;
+    open_both();
+    take_blocks(at, 0, BLOCKS);
+    CHECK(cuCtxSetCurrent(own));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned round = 1; round <= ROUNDS; round++) {
+        unsigned first = round % BLOCKS;
+        CHECK(cuCtxSetCurrent(own));
+        for (unsigned i = 0; i < 6; i++)
+            CHECK(fill_words(at[first], WORDS, round * 100 + i, stream));
+        await(primary);
+        for (unsigned i = 1; i < 6; i++)
+            CHECK(fill_words(at[(first + i) % BLOCKS], WORDS, round * 100 + i, NULL));
+        await(own);
+        expect_words(at[first], round * 100 + 5);
+        CHECK(cuCtxSynchronize());
+    }
+}
+
+static void destroyed(void)
+{
+    CUdeviceptr at[BLOCKS];
+    CUstream stream;
+    open_both();
+    take_blocks(at, 0, 8);
+    CHECK(cuCtxSetCurrent(own));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(fill_words(at[0], WORDS, 7, stream));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(fill_words(at[0], WORDS, 8, stream));
+    CHECK(cuCtxDestroy_v2(own));
+    CHECK(cuCtxSetCurrent(primary));
+    CHECK(cuMemFree_v2(at[0]));
+    take_blocks(at, 8, BLOCKS - 8);
+    for (unsigned i = 1; i < BLOCKS; i++)
+        CHECK(fill_words(at[i], WORDS, i, NULL));
+    for (unsigned i = 1; i < BLOCKS; i++)
+        expect_words(at[i], i);
+}
+
+static void captured(void)
+{
+    CUstream stream;
+    CUdeviceptr at;
+    open_both();
+    CHECK(cuCtxSetCurrent(own));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK(cuCtxDestroy_v2(own));
+    CHECK(cuCtxSetCurrent(primary));
+    for (unsigned i = 0; i < 100; i++) { /* of more bytes than device and host have */
+        CHECK(cuMemAlloc_v2(&at, sizeof(host)));
+        CHECK(fill_words(at, WORDS, i, NULL));
+        expect_words(at, i);
+        CHECK(cuMemFree_v2(at));
+    }
+}
+
+static void expect_active(int expected)
+{
+    unsigned flags;
+    int active;
+    CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    EXPECT(active == expected);
+}
+
+static void reset(void)
+{
+    CUdeviceptr at;
+    CHECK(cuInit(0));
+    for (unsigned round = 0; round < 2; round++) {
+        CHECK(cuDevicePrimaryCtxRetain(&primary, 0));
+        CHECK(cuCtxSetCurrent(primary));
+        CHECK(cuMemAlloc_v2(&at, sizeof(host)));
+        if (round == 0)
+            CHECK(cuDevicePrimaryCtxReset_v2(0));
+    }
+    CHECK(cuDevicePrimaryCtxRelease_v2(0));
+    expect_active(1);
+    CHECK(cuDevicePrimaryCtxRelease_v2(0));
+    expect_active(0);
+}
+
+static void green(void)
+{
+    CUgreenCtx part;
+    CUdeviceptr at;
+    primary = words_open(0);
+    CHECK(cuGreenCtxCreate(&part, (CUdevResourceDesc)1, 0, 1));
+    CHECK(cuMemAlloc_v2(&at, sizeof(host)));
+    CHECK(fill_words(at, WORDS, 5, NULL));
+    CHECK(cuDevicePrimaryCtxRelease_v2(0));
+    expect_active(1);
+    expect_words(at, 5);
+    CHECK(cuMemFree_v2(at));
+    CHECK(cuGreenCtxDestroy(part));
+    expect_active(0);
+}
+
+static void pool(void)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    CUmemoryPool made, current, usual;
+    CUdeviceptr at[BLOCKS];
+    words_open(0);
+    CHECK(cuMemPoolCreate(&made, &properties));
+    CHECK(cuDeviceSetMemPool(0, made));
+    CHECK(cuMemPoolDestroy(made));
+    CHECK(cuDeviceGetMemPool(&current, 0));
+    CHECK(cuDeviceGetDefaultMemPool(&usual, 0));
+    EXPECT(current == usual);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        CUmemoryPool its = NULL;
+        CHECK(cuMemAllocAsync(&at[i], sizeof(host), NULL));
+        CHECK(fill_words(at[i], WORDS, i, NULL));
+        CHECK(cuPointerGetAttribute(&its, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at[i]));
+        EXPECT(its == usual);
+    }
+    for (unsigned i = 0; i < BLOCKS; i++)
+        expect_words(at[i], i);
+}
+
+static void freed(void)
+{
+    CUdeviceptr from, to, other;
+    CUstream first, second;
+    unsigned *result;
+    words_open(0);
+    CHECK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemHostAlloc((void **)&result, sizeof(host), 0));
+    CHECK(cuMemAlloc_v2(&from, sizeof(host)));
+    CHECK(cuMemAlloc_v2(&to, sizeof(host)));
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        CHECK(cuMemAlloc_v2(&other, sizeof(host)));
+        CHECK(fill_words(from, WORDS, round, first));
+        CHECK(cuMemcpyDtoHAsync_v2(result, from, sizeof(host), first));
+        CHECK(cuMemFree_v2(other));
+        for (unsigned i = 0; i < WORDS; i++)
+            EXPECT(result[i] == round + i);
+        CHECK(cuMemcpyDtoDAsync_v2(to, from, sizeof(host), second));
+        CHECK(cuStreamSynchronize(second));
+        expect_words(to, round);
+        CHECK(cuCtxSynchronize());
+    }
+}
+
+int main(int count, char **arguments)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"beside", beside}, {"destroyed", destroyed}, {"captured", captured},
+                 {"reset", reset},   {"green", green},         {"pool", pool},
+                 {"freed", freed}};
+    const char *name = count > 1 ? arguments[1] : "blocking";
+    void (*run)(void) = NULL;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (!strcmp(name, cases[i].name))
+            run = cases[i].run;
+    if (run)
+        run();
+    else
+        in_own(name);
+    puts("good");
+    return 0;
+}
