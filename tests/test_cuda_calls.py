@@ -250,6 +250,30 @@ def without_end(lines):
     return lines
 
 
+# A library that calls the driver when it is loaded, before the door's own constructors, as it
+# depends on nothing. Then a program that does the same as always.
+EARLY = """
+int cuInit(unsigned);
+int early;
+__attribute__((constructor)) static void begin(void) { early = 1 + cuInit(0); }
+"""
+AFTERWARDS = """
+#include <stdio.h>
+extern int early;
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long long *, size_t);
+int main(void)
+{
+    void *context;
+    unsigned long long address;
+    int init = cuInit(0), retain = cuDevicePrimaryCtxRetain(&context, 0);
+    int current = cuCtxSetCurrent(context);
+    printf("%d %d %d %d %d\\n", early, init, retain, current, cuMemAlloc_v2(&address, 4096));
+    return 0;
+}
+"""
+
+
 def calls():
     return compile_c("cuda_calls", options=[
         "-I", os.path.join(SOURCE, "src"), "-I", os.path.join(SOURCE, "tests", "fakecuda"),
@@ -402,6 +426,16 @@ class StandIn(unittest.TestCase):
         self.assertEqual(["alloc 0 4096 stream -1 -> 1",
                           "begin 0 copy stream 1 waits name no: b1+0:100:r",
                           "end 0 failed"], lines)  # its result is the number of inner calls
+
+    def test_a_call_before_the_constructors(self):
+        early = compile_c("libearly.so", EARLY, ["-shared", "-fPIC"])
+        folder = os.path.dirname(early)
+        program = compile_c("afterwards", AFTERWARDS, [early, FAKE, "-Wl,-rpath," + folder])
+        path = f"{folder}:{os.path.dirname(FAKE)}"
+        for preload in False, True:
+            done = run([program], preload=preload, EBB_CUDA_DRIVER=FAKE, LD_LIBRARY_PATH=path,
+                       EBB_DOUBLE_LOG=os.path.join(launching.work, "unread"))
+            self.assertEqual((0, "1 0 0 0 0\n"), (done.returncode, done.stdout), done.stderr)
 
     def test_a_newer_variant_afterwards(self):
         """It comes up when there are blocks already: they stay, and new ones are the driver's."""

@@ -257,7 +257,7 @@ class Schedules(unittest.TestCase):
     def test_contexts(self):
         """Contexts of the program's own, and what ends with a context: streams, captures, pools."""
         for case in ("blocking", "other", "default", "thread", "waited", "beside", "destroyed",
-                     "captured", "reset", "green", "pool", "freed"):
+                     "captured", "reset", "green", "unseen", "pool", "freed"):
             for backing in (name for name in BACKINGS if name != "native"):
                 with self.subTest(case=case, backing=backing):
                     self.many(["cuda_contexts", case], "good\n", part(30), None,

@@ -8,10 +8,12 @@
  *   captured: a context ends with a capture in it. Afterwards, blocks come and go as before
  *   reset: references outlive a reset. After the last release the context is not active
  *   green: part of the primary context, which outlives the program's own reference
+ *   unseen: another library's reference, which came from the driver without an entry point
  *   pool: the device's pool ends. Then its default pool is the current one
  *   freed: a free of some block waits for a kernel, and for a copy to the host
  */
 #include "words.h"
+#include <dlfcn.h>
 
 enum { WORDS = 1 << 18, BLOCKS = 12, ROUNDS = 8 };
 
@@ -186,6 +188,27 @@ static void green(void)
     expect_active(0);
 }
 
+/* EBB_CUDA_DRIVER names the driver, if a library is before it. */
+static void unseen(void)
+{
+    const char *path = getenv("EBB_CUDA_DRIVER");
+    void *driver = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
+    void *symbol = driver ? dlsym(driver, "cuDevicePrimaryCtxRetain") : NULL;
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUdeviceptr at;
+    EXPECT(symbol);
+    memcpy(&retain, &symbol, sizeof(retain));
+    CHECK(cuInit(0));
+    CHECK(retain(&primary, 0));
+    CHECK(cuCtxSetCurrent(primary));
+    CHECK(cuMemAlloc_v2(&at, sizeof(host)));
+    words_open(0);
+    CHECK(fill_words(at, WORDS, 5, NULL));
+    CHECK(cuDevicePrimaryCtxRelease_v2(0));
+    expect_words(at, 5);
+    CHECK(cuMemFree_v2(at));
+}
+
 static void pool(void)
 {
     const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -241,8 +264,8 @@ int main(int count, char **arguments)
         const char *name;
         void (*run)(void);
     } cases[] = {{"beside", beside}, {"destroyed", destroyed}, {"captured", captured},
-                 {"reset", reset},   {"green", green},         {"pool", pool},
-                 {"freed", freed}};
+                 {"reset", reset},   {"green", green},         {"unseen", unseen},
+                 {"pool", pool},     {"freed", freed}};
     const char *name = count > 1 ? arguments[1] : "blocking";
     void (*run)(void) = NULL;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
