@@ -356,7 +356,7 @@ uint64_t ebb__follow_place(const struct ebb_cuda_follow *follow, uint64_t bytes,
                            uint64_t *placement_bytes)
 {
     const struct cuda_event event = {.kind = EBB_EVENT_ALLOC, .bytes = bytes};
-    *placement_bytes = follow->current ? follow->current->script->placement_bytes : 0;
+    *placement_bytes = follow_may_place(follow) ? follow->current->script->placement_bytes : 0;
     uint32_t first, at = *placement_bytes ? look(follow, &event, &first) : EBB_SCRIPT_NONE;
     if (at == EBB_SCRIPT_NONE)
         return EBB_SCRIPT_NO_PLACE;

@@ -73,7 +73,7 @@ uint32_t ebb__follow_places(const struct ebb_cuda_follow *follow, uint32_t turns
 {
     const struct follow_script *current = follow->current;
     uint32_t found = 0;
-    if (!current || !current->turn_count || !current->script->placement_bytes)
+    if (!follow_may_place(follow) || !current->turn_count || !current->script->placement_bytes)
         return 0;
     uint32_t turn = first_turn(follow, current);
     if (turns > current->turn_count)

@@ -112,4 +112,12 @@ void ebb__follow_take_over(struct ebb_cuda_follow *follow);
 /* Gives `block` of the engine the name `script_block`. */
 void ebb__follow_bind(struct ebb_cuda_follow *follow, uint32_t block, uint32_t script_block);
 
+/* The first step makes what is there in each later one: an optimizer's states. Blocks of later
+ * steps that are freed at once may have their sizes and order. A script of an earlier run cannot
+ * tell them apart, and what is placed would keep others' places for good. */
+static inline bool follow_may_place(const struct ebb_cuda_follow *follow)
+{
+    return follow->current && (!follow->current->script->first_serial || follow->counts.laps);
+}
+
 #endif

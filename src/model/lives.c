@@ -72,9 +72,18 @@ static bool is_shorter(struct life one, struct life other)
                                               : one.place < other.place;
 }
 
-/* What is still live may be freed where the other was, if it has not lived longer already. */
-static bool are_apart(struct life one, struct life other)
+/* Freed between two iterations: at the end of the one, or where the next one frees it. */
+static bool may_be(struct life between, struct life other, size_t period)
 {
+    return between.over && between.place == period &&
+           (other.iterations == between.iterations || other.iterations == between.iterations + 1);
+}
+
+/* What is still live may be freed where the other was, if it has not lived longer already. */
+static bool are_apart(struct life one, struct life other, size_t period)
+{
+    if (may_be(one, other, period) || may_be(other, one, period))
+        return false;
     return (one.over && is_shorter(one, other)) || (other.over && is_shorter(other, one));
 }
 
@@ -113,7 +122,8 @@ bool ebb__lives_differ(const struct ebb_stream *stream, const struct ebb_templat
         uint64_t apart_bytes = 0;
         for (size_t place = 0; place < all.period; place++) {
             const struct ebb_stream_alloc *alloc = &stream->allocs.items[all.starts[i] + place];
-            if (are_apart(life_of(stream, &all, i, place), life_of(stream, &all, i + 1, place)))
+            if (are_apart(life_of(stream, &all, i, place), life_of(stream, &all, i + 1, place),
+                          all.period))
                 apart_bytes += stream->events.items[alloc->event].size_bytes;
         }
         bytes += apart_bytes;

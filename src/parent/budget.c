@@ -12,6 +12,7 @@
 #include "base/tuning.h"
 
 #define SMALL_BYTES (16 * EBB_MIB) /* small programs vary by so much */
+#define LARGE_BYTES (64 * EBB_MIB) /* a program that needs a budget, perhaps */
 
 uint64_t ebb__budget_peak(const struct process *process)
 {
@@ -145,6 +146,19 @@ static bool is_in_force(const struct budget *budget)
     return budget->state != BUDGET_GIVEN && budget->state != BUDGET_OPEN;
 }
 
+/* A budget is in force from now on, for those that were there before, too. */
+static void note_begin(struct ebb_parent *parent, const struct fast_memory *memory)
+{
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        struct process *process = parent->processes.items[i];
+        if (process->memory != memory || process->budget_from >= 0)
+            continue;
+        process->budget_from =
+            process->stream.watch ? (int64_t)ebb__watch_iterations(process->stream.watch) : 0;
+        process->budget_event = process->stream.steps.events;
+    }
+}
+
 void ebb__budget_presume(struct ebb_parent *parent, struct process *process)
 {
     struct ebb_ledger *ledger = process->memory->ledger;
@@ -157,6 +171,7 @@ void ebb__budget_presume(struct ebb_parent *parent, struct process *process)
     enter(&process->memory->budget, BUDGET_PRESUMED, process);
     process->memory->budget.of_bytes = peak;
     process->budget_from = 0;
+    note_begin(parent, process->memory);
     atomic_store(&ledger->budget_bytes, budget);
     atomic_store(&ledger->in_force, atomic_load(&ledger->held_bytes) <= budget);
 }
@@ -205,6 +220,7 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
     atomic_store(&process->memory->ledger->budget_bytes, budget);
     process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
     process->budget_event = process->stream.steps.events;
+    note_begin(parent, process->memory);
     ebb__parent_tell_all(parent, EBB_MESSAGE_TRIM, 0);
 }
 
@@ -232,7 +248,8 @@ bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
     struct budget *budget = &process->memory->budget;
     if (!is_in_force(budget))
         return false;
-    if (budget->of == process)
+    /* A confirmed peak may be that of a run that was interrupted: it grows as with others. */
+    if (budget->of == process && budget->state != BUDGET_FIXED)
         return budget->state == BUDGET_SHARED && follow_owner(parent, process);
     uint64_t own = ebb__budget_peak(process);
     if (own <= process->peak_bytes)
@@ -246,6 +263,25 @@ bool ebb__budget_follow(struct ebb_parent *parent, struct process *process)
     else
         widen(parent, process->memory, peak);
     return false;
+}
+
+void ebb__budget_look(struct ebb_parent *parent, struct fast_memory *memory)
+{
+    uint64_t patience_ns = (uint64_t)ebb__tuning()->budget_open_ns, now_ns = ebb__now_ns();
+    if (memory->budget.state != BUDGET_OPEN || memory->budget.told_open)
+        return;
+    for (size_t i = 0; i < parent->processes.count; i++) {
+        const struct process *process = parent->processes.items[i];
+        if (process->memory != memory || process->channel < 0 ||
+            now_ns - process->since_ns < patience_ns || ebb__budget_peak(process) < LARGE_BYTES)
+            continue;
+        memory->budget.told_open = true;
+        ebb__parent_warn(parent,
+                         "no iteration has been found in process %d so far, and no budget is in "
+                         "force until then: give --budget a size to have it from the start",
+                         process->process_id);
+        return;
+    }
 }
 
 void ebb__budget_forget(const struct process *process)

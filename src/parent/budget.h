@@ -9,6 +9,7 @@
 
 struct ebb_parent;
 struct process;
+struct fast_memory;
 
 struct budget {
     enum budget_state state;
@@ -16,7 +17,7 @@ struct budget {
     const struct process *of;
     uint64_t of_bytes;  /* the peak that the budget is a share of */
     uint64_t own_bytes; /* that of `of` in it */
-    bool told_infeasible;
+    bool told_infeasible, told_open;
     uint64_t untold_bytes; /* the smallest feasible one, to be told; 0: none */
     uint64_t tell_ns;      /* not before this time, nor while PRESUMED */
 };
@@ -47,6 +48,8 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
  * was holds much more. Then its iterations were detected wrongly, and the budget is no longer in
  * force. */
 bool ebb__budget_follow(struct ebb_parent *parent, struct process *process);
+/* Says once if a share of the peak is not in force although a large program has run for long. */
+void ebb__budget_look(struct ebb_parent *parent, struct fast_memory *memory);
 /* The process is being released. Removes the budget's reference to it. */
 void ebb__budget_forget(const struct process *process);
 

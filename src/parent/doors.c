@@ -122,7 +122,7 @@ static void welcome(struct ebb_parent *parent, const struct ebb_message *hello, 
     process->over_before = atomic_load(&memory->ledger->over_bytes);
     process->channel = channel;
     process->learning.reactive_from = -1;
-    process->budget_from = parent->options.budget_fraction > 0 ? -1 : 0;
+    process->budget_from = process->memory->budget.state == BUDGET_OPEN ? -1 : 0;
     parent->main_said_hello |= process->process_id == parent->main_process_id;
     if (hello->value != EBB_HELLO_CUDA) /* its devices have the blocks */
         ebb__recall_find(parent, process, (int)hello->parent_process_id);

@@ -60,11 +60,13 @@ void ebb__gone_release(struct process *process)
 }
 
 /* A process that uses a device stands behind all others. The device, which counts as one, has its
- * blocks. */
+ * blocks. What a fork has made counts by what it has added. */
 static uint64_t rank(const struct process *process)
 {
     const struct ebb_counters *counters = &process->stream.ring->counters;
-    return atomic_load(&counters->retired) ? 0 : 1 + atomic_load(&counters->peak_live_bytes);
+    uint64_t peak = atomic_load(&counters->peak_live_bytes);
+    uint64_t inherited = atomic_load(&counters->inherited_bytes);
+    return atomic_load(&counters->retired) ? 0 : 1 + (peak > inherited ? peak - inherited : 0);
 }
 
 const struct process *ebb__gone_busiest(const struct ebb_parent *parent)

@@ -287,6 +287,7 @@ int ebb__parent_step(struct ebb_parent *parent)
     for (size_t i = 0; (memory = ebb__memory_at(parent, i)); i++) {
         reap_memory(memory);
         ebb__memory_look(memory);
+        ebb__budget_look(parent, memory);
         feed_starving(parent, memory);
     }
     reap_store(&parent->host_store);

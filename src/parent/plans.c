@@ -72,6 +72,8 @@ static void say_infeasible(struct ebb_parent *parent, struct budget *budget, uin
 void ebb__plans_tell(struct ebb_parent *parent, const struct process *process)
 {
     struct budget *budget = &process->memory->budget;
+    if (budget->untold_bytes <= atomic_load(&process->memory->ledger->budget_bytes))
+        budget->untold_bytes = 0; /* the budget has grown with the peak */
     if (budget->untold_bytes && budget->state != BUDGET_PRESUMED &&
         ebb__now_ns() >= budget->tell_ns)
         say_infeasible(parent, budget, budget->untold_bytes);
@@ -100,9 +102,11 @@ static void tell_infeasible(struct ebb_parent *parent, struct process *process,
     bool is_for_small = least && least <= budget_bytes && least + small > budget_bytes;
     if (least && least + small <= budget_bytes && others_hold_memory(process))
         return;
-    if (budget->state == BUDGET_PRESUMED || (is_for_small && !budget->told_infeasible)) {
+    bool grows = budget->state == BUDGET_OPEN || budget->state == BUDGET_SHARED;
+    bool may_change = (is_for_small || grows) && !budget->told_infeasible;
+    if (budget->state == BUDGET_PRESUMED || may_change) {
         /* The budget may be of another size soon. Small blocks may turn out to be unused. */
-        if (is_for_small && budget->untold_bytes == 0)
+        if (may_change && budget->untold_bytes == 0)
             budget->tell_ns = ebb__now_ns() + small_settled_ns();
         budget->untold_bytes = least_bytes;
     } else if (plan->smallest_feasible_bytes <= plan->budget_bytes) {
@@ -139,7 +143,7 @@ struct ebb_plan_terms ebb__parent_terms(const struct ebb_parent *parent,
     terms.beside_bytes = budget - ebb__budget_share(parent, process, budget);
     /* Small blocks come and go. If they held a byte more than the plan assumed, none of it would be
      * in the static placement. */
-    uint64_t small = atomic_load(&process->stream.ring->counters.small_bytes);
+    uint64_t small = ebb__budget_small(process);
     uint64_t growth = small / (uint64_t)ebb__tuning()->small_growth_divisor;
     terms.margin_bytes = growth > process->sent.margin_bytes ? growth : process->sent.margin_bytes;
     if (process->memory->is_device) { /* blocks take whole units, and smaller ones do not move */

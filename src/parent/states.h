@@ -44,7 +44,7 @@ enum budget_state {
     BUDGET_OPEN,     /* a share of an unknown peak: no budget is in force */
     BUDGET_PRESUMED, /* a share of the peak in a profile that is not confirmed */
     BUDGET_SHARED,   /* a share of the peak of a process, and changes with it */
-    BUDGET_FIXED,    /* a share of a confirmed peak: changes only with other processes */
+    BUDGET_FIXED,    /* a share of a confirmed peak: becomes larger with it, and never smaller */
     BUDGET_COUNT
 };
 

@@ -34,6 +34,7 @@ struct ebb_counters {
     _Atomic uint64_t live_bytes;      /* managed blocks as requested, small ones by their size
                                          class */
     _Atomic uint64_t peak_live_bytes;
+    _Atomic uint64_t inherited_bytes; /* live when a fork made the process */
     _Atomic uint64_t unmanaged_bytes; /* most bytes that the next allocator had given out, from
                                          samples of its own report (libc has one) */
     _Atomic uint64_t allocations;     /* number of managed ones */

@@ -72,6 +72,7 @@ void ebb__block_forked(struct table *table, bool parent_wrote)
         live += fork_block(&table->blocks[i]);
     atomic_store(&counters->live_bytes, live);
     atomic_store(&counters->peak_live_bytes, live);
+    atomic_store(&counters->inherited_bytes, live);
     ebb__relatives_forked(table, parent_wrote);
     ebb__extents_init(&table->copies.extents, table->copies.extent_table,
                       table->copies.extents.capacity, UINT64_MAX);

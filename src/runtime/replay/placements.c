@@ -92,10 +92,18 @@ static bool plan_fits(const struct replay *replay)
     return replay->current->script->peak_bytes <= share;
 }
 
+/* The first step makes what is there in each later one: gradients, an optimizer's states. Blocks of
+ * later steps that are freed at once may have their sizes and order. A script of an earlier run
+ * cannot tell them apart, and what is placed there would keep others' places for good. */
+static bool may_last(const struct replay *replay)
+{
+    return replay->current->script->first_serial && replay->laps == 0;
+}
+
 struct block *ebb__replay_place(struct replay *replay, size_t bytes, size_t alignment)
 {
     const struct prepared_script *current = replay->current;
-    if (!current || replay->table->uses.trace || current->unit_count == 0)
+    if (!current || replay->table->uses.trace || current->unit_count == 0 || may_last(replay))
         return NULL;
     uint32_t known = ebb__clock_foresee(replay, bytes);
     if (known == EBB_SCRIPT_NONE)
