@@ -23,7 +23,7 @@ class Small(Launch):
         return summary
 
     def assert_kept(self, summary):
-        self.assertGreater(summary["slab_peak_bytes"], 58 * MIB)
+        self.assertGreater(summary["slab_peak_bytes"], 50 * MIB)  # the rest, libc has
         self.assertFalse(summary["budget_exceeded"])
         self.assertLessEqual(summary["peak_resident_bytes"], summary["budget_bytes"])
 

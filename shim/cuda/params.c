@@ -107,9 +107,11 @@ static struct layout *ask_layout(struct entry *entry)
     layout->before = NULL;
     for (size_t i = 0; i < MOST_PARAMETERS; i++) {
         CUresult result = ask(entry->function, is_kernel, i, &offset, &bytes);
-        if (result == CUDA_ERROR_INVALID_HANDLE && i == 0 && !is_kernel) {
-            is_kernel = true; /* from cuLibraryGetKernel of a library that is not hooked */
-            result = ask(entry->function, true, i, &offset, &bytes);
+        if (result == CUDA_ERROR_INVALID_HANDLE && i == 0) {
+            /* From cuLibraryGetKernel of a library that is not hooked, or a handle that was another
+             * one's before. */
+            is_kernel = !is_kernel;
+            result = ask(entry->function, is_kernel, i, &offset, &bytes);
         }
         if (result != CUDA_SUCCESS)
             break;

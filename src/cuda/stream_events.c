@@ -27,6 +27,17 @@ void ebb__streams_leave(const struct cuda_streams *streams, struct cuda_visit vi
         streams->driver->cuCtxPopCurrent_v2(&popped);
 }
 
+void ebb__streams_await(const struct cuda_streams *streams, CUstream handle)
+{
+    const struct ebb_cuda_driver *driver = streams->driver;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool is_relaxed = driver->cuThreadExchangeStreamCaptureMode &&
+                      driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    driver->cuStreamSynchronize(handle);
+    if (is_relaxed)
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 static uint32_t take_event(struct cuda_streams *streams, CUcontext context)
 {
     for (uint32_t tries = 0; tries < 64 && tries < streams->event_count; tries++) {

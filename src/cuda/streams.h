@@ -81,6 +81,8 @@ struct cuda_visit ebb__streams_enter(const struct cuda_streams *streams);
 /* The same in another context, of a stream of the program. */
 struct cuda_visit ebb__streams_enter_context(const struct cuda_streams *streams, CUcontext context);
 void ebb__streams_leave(const struct cuda_streams *streams, struct cuda_visit visit);
+/* Waits for a stream of the calling thread's context, which may be its default stream. */
+void ebb__streams_await(const struct cuda_streams *streams, CUstream handle);
 
 /* The stream of a handle, which becomes known. CUDA_NO_STREAM: too many live ones. */
 uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order);

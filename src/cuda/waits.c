@@ -66,8 +66,10 @@ bool ebb__cuda_is_behind(struct ebb_cuda *engine, const struct cuda_passages *be
     const struct cuda_passages *awaited = before ? before : &streams->owed;
     if (ebb__passages_are_over(streams, awaited))
         return true;
+    struct cuda_visit visit = ebb__streams_enter(streams);
     ebb__streams_mark_all(streams);
     ebb__streams_poll(streams);
+    ebb__streams_leave(streams, visit);
     return ebb__passages_are_over(streams, awaited);
 }
 

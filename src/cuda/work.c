@@ -361,7 +361,7 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
 {
     /* It ends before its blocks can leave: no passage tells later when it is over. */
     if (work->is_unlisted && is_queued && !atomic_load(&engine->is_abandoned))
-        engine->config.driver->cuStreamSynchronize(work->stream);
+        ebb__streams_await(&engine->streams, work->stream);
     if (!ebb__cuda_lock(engine))
         return;
     uint32_t stream = CUDA_NO_STREAM;
