@@ -338,6 +338,18 @@ class Whole(unittest.TestCase):
         self.assertEqual(1, done.stderr.count("\n"), done.stderr)
         self.assertIn("ebb run --no-env", done.stderr)
 
+    def test_frees_of_frameworks(self):
+        """Without its cache each tensor of PyTorch ends by a free. These do not wait, so what only
+        waits by them is not over."""
+        with tempfile.TemporaryDirectory() as folder:
+            library = os.path.join(folder, "libc10_cuda.so")
+            subprocess.run(["cc", "-shared", "-o", library, "-x", "c", os.devnull], check=True)
+            variables = preloaded({"LD_PRELOAD": f"{LIBRARY} {library}",
+                                   "FAKECUDA_LAZY_US": 20000})
+            for variable, result in ("PYTORCH_NO_CUDA_MEMORY_CACHING", 1), ("OTHER", 0):
+                done = run(["cuda_contexts", "freed"], **variables, **{variable: "1"})
+                self.assertEqual(result, done.returncode, done.stderr)
+
     def test_faults_happen(self):
         """Those of test_faults."""
         for faults, backing in (("prefetch:10%", "managed"), ("map:10%", "vmm-trusting")):

@@ -53,21 +53,30 @@ static bool must_stay(CUdeviceptr address, size_t bytes)
     return ebb__captures_any() || ebb__unions_name(address, bytes);
 }
 
-static int find_pytorch(struct dl_phdr_info *info, size_t bytes, void *found)
+/* Frameworks whose cache `ebb run` turns off, by this variable, and a library of theirs. */
+static const struct {
+    const char *variable, *library;
+} frameworks[] = {{"PYTORCH_NO_CUDA_MEMORY_CACHING", "/libc10_cuda.so"},
+                  {"XLA_PYTHON_CLIENT_ALLOCATOR", "/xla_cuda_plugin.so"},
+                  {"XLA_PYTHON_CLIENT_ALLOCATOR", "/xla_extension.so"}};
+
+static int find_framework(struct dl_phdr_info *info, size_t bytes, void *found)
 {
     (void)bytes;
-    *(bool *)found |= strstr(info->dlpi_name, "/libc10_cuda.so") != NULL;
+    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++)
+        *(bool *)found |=
+            strstr(info->dlpi_name, frameworks[i].library) && getenv(frameworks[i].variable);
     return *(bool *)found;
 }
 
-/* Are there more frees than the program asked for? `ebb run` turns PyTorch's cache off, so each
- * tensor ends by cuMemFree. With its cache PyTorch would wait for none of them. */
+/* Are there more frees than the program asked for? Without a cache, each tensor ends by cuMemFree.
+ * With its cache the framework would wait for none of them. */
 static bool is_cache_off(void)
 {
     static atomic_bool is_found;
     bool found = atomic_load_explicit(&is_found, memory_order_relaxed);
-    if (!found && getenv("PYTORCH_NO_CUDA_MEMORY_CACHING"))
-        dl_iterate_phdr(find_pytorch, &found);
+    if (!found)
+        dl_iterate_phdr(find_framework, &found);
     if (found)
         atomic_store_explicit(&is_found, true, memory_order_relaxed);
     return found;
