@@ -86,6 +86,7 @@ static void count_body(void *is_captured)
     RIG_MUST(found == COUNTS);
     for (unsigned i = 0; i < 3; i++)
         known_check(&rig, &others[i], other);
+    rig_stop(&rig);
 }
 
 static void test_a_captured_stream_still_runs(void **state)
@@ -115,6 +116,7 @@ static void owed_body(void *backing)
         known_fill(&rig, &next, other, i);
         known_check(&rig, &next, other);
     }
+    rig_stop(&rig);
 }
 
 static void test_a_captured_stream_ends(void **state)
@@ -289,6 +291,7 @@ static void placements_body(void *unused)
     RIG_OK(known_alloc(&rig, &known, 5120 * MIB)); /* of the card's 8 GiB */
     known_fill(&rig, &known, stream, 1);
     known_check(&rig, &known, stream);
+    rig_stop(&rig);
 }
 
 static void test_many_placements(void **state)
@@ -314,6 +317,7 @@ static void growing_body(void *unused)
         RIG_MUST(ebb__cuda_free(rig.engine, known.address, EBB_CUDA_NO_STREAM));
     }
     RIG_MUST(rig.engine->table.region_count <= 3);
+    rig_stop(&rig);
 }
 
 static void test_a_growing_buffer(void **state)
@@ -347,6 +351,7 @@ static void kept_body(void *unused)
     known_fill(&rig, &second, stream, 2);
     known_check(&rig, &first, stream);
     known_check(&rig, &second, stream);
+    rig_stop(&rig);
 }
 
 static void test_many_blocks_stay(void **state)
