@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SLAB_ROUNDS = 4 }; /* in which slabs that are not used are parked, and evicted */
+enum { SLAB_ROUNDS = 4 };     /* in which slabs that are not used are parked, and evicted */
+enum { PEAK_ITERATIONS = 8 }; /* in which a peak grows by what comes late */
 
 /* Sends a message with `bytes` in a file. */
 static bool send_in_file(struct process *process, enum ebb_message_kind kind, const void *what,
@@ -75,7 +76,8 @@ void ebb__plans_tell(struct ebb_parent *parent, const struct process *process)
     if (budget->untold_bytes <= atomic_load(&process->memory->ledger->budget_bytes))
         budget->untold_bytes = 0; /* the budget has grown with the peak */
     if (budget->untold_bytes && budget->state != BUDGET_PRESUMED &&
-        ebb__now_ns() >= budget->tell_ns)
+        ebb__now_ns() >= budget->tell_ns &&
+        ebb__watch_iterations(process->stream.watch) >= budget->tell_after)
         say_infeasible(parent, budget, budget->untold_bytes);
 }
 
@@ -106,8 +108,11 @@ static void tell_infeasible(struct ebb_parent *parent, struct process *process,
     bool may_change = (is_for_small || grows) && !budget->told_infeasible;
     if (budget->state == BUDGET_PRESUMED || may_change) {
         /* The budget may be of another size soon. Small blocks may turn out to be unused. */
-        if (may_change && budget->untold_bytes == 0)
-            budget->tell_ns = ebb__now_ns() + small_settled_ns();
+        if (budget->untold_bytes == 0) {
+            budget->tell_ns = may_change ? ebb__now_ns() + small_settled_ns() : 0;
+            budget->tell_after =
+                grows ? ebb__watch_iterations(process->stream.watch) + PEAK_ITERATIONS : 0;
+        }
         budget->untold_bytes = least_bytes;
     } else if (plan->smallest_feasible_bytes <= plan->budget_bytes) {
         parent->figures.smallest_feasible_bytes = least_bytes;
