@@ -191,7 +191,7 @@ class Faults(Launch):
         """The disk is slow, so transfers are under way at each fork."""
         arguments = [*CYCLE_ARGS, "--threads", "2", "--fork", "--iterations", "6"]
         self.expected = self.plain(cycle(), *arguments).stdout
-        self.expect_same("delay_us=2000", "--budget", "64M", program=[cycle(), *arguments])
+        self.expect_same("delay_us=2000", "--budget", "40M", program=[cycle(), *arguments])
 
     def test_killed_child(self):
         """The memory of a killed child is free for the others at once."""

@@ -4,6 +4,7 @@
 #include "fake.h"
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -131,17 +132,21 @@ static void write_report(FILE *file)
     fprintf(file, "\n}\n");
 }
 
-/* Whole or not at all: several processes may have the same file. */
+/* Whole or not at all: several processes may have the same file. What is no file (/dev/stdout) is
+ * not replaced. */
 static void save_report(const char *path)
 {
     char part[4096];
-    snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
-    FILE *file = fopen(part, "w");
+    struct stat status;
+    bool is_other = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    snprintf(part, sizeof part, is_other ? "%s" : "%s.%d", path, (int)getpid());
+    FILE *file = fopen(part, is_other ? "a" : "w");
     if (!file)
         return;
     write_report(file);
     fclose(file);
-    rename(part, path);
+    if (!is_other)
+        rename(part, path);
 }
 
 /* Runs when the library is unloaded, which is after the program's own exit handlers. */
