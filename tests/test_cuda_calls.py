@@ -430,11 +430,12 @@ class StandIn(unittest.TestCase):
     def test_a_call_before_the_constructors(self):
         early = compile_c("libearly.so", EARLY, ["-shared", "-fPIC"])
         folder = os.path.dirname(early)
-        program = compile_c("afterwards", AFTERWARDS, [early, FAKE, "-Wl,-rpath," + folder])
+        program = compile_c("afterwards", AFTERWARDS, [
+            early, "-L", os.path.dirname(FAKE), "-l:libcuda.so.1", "-Wl,-rpath," + folder])
         path = f"{folder}:{os.path.dirname(FAKE)}"
-        for preload in False, True:
-            done = run([program], preload=preload, EBB_CUDA_DRIVER=FAKE, LD_LIBRARY_PATH=path,
-                       EBB_DOUBLE_LOG=os.path.join(launching.work, "unread"))
+        for library in None, ALONE:
+            done = run([program], preload=False, LD_PRELOAD=library, LD_LIBRARY_PATH=path,
+                       EBB_CUDA_DRIVER=FAKE)
             self.assertEqual((0, "1 0 0 0 0\n"), (done.returncode, done.stdout), done.stderr)
 
     def test_a_newer_variant_afterwards(self):
