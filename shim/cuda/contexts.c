@@ -6,17 +6,21 @@
 #include "kept.h"
 #include "lanes.h"
 #include "params.h"
-#include "ways.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+
+static void begin_context(void)
+{
+    ebb__engines_note_context();
+    ebb__door_use_device();
+}
 
 CUresult ebb__door_context_create(__typeof__(cuCtxCreate) *next, CUstream stream, CUcontext *a,
                                   unsigned b, CUdevice c)
 {
     (void)stream;
-    ebb__engines_note_context();
-    ebb__door_use_device();
+    begin_context();
     return next(a, b, c);
 }
 
@@ -25,8 +29,7 @@ CUresult ebb__door_context_create_bound(__typeof__(cuCtxCreate_v3) *next, CUstre
                                         CUdevice e)
 {
     (void)stream;
-    ebb__engines_note_context();
-    ebb__door_use_device();
+    begin_context();
     return next(a, b, c, d, e);
 }
 
@@ -34,8 +37,7 @@ CUresult ebb__door_context_create_with(__typeof__(cuCtxCreate_v4) *next, CUstrea
                                        CUcontext *a, CUctxCreateParams *b, unsigned c, CUdevice d)
 {
     (void)stream;
-    ebb__engines_note_context();
-    ebb__door_use_device();
+    begin_context();
     return next(a, b, c, d);
 }
 
@@ -52,8 +54,7 @@ CUresult ebb__door_green_context_create(__typeof__(cuGreenCtxCreate) *next, CUst
                                         CUgreenCtx *a, CUdevResourceDesc b, CUdevice c, unsigned d)
 {
     (void)stream;
-    ebb__engines_note_context();
-    ebb__door_use_device();
+    begin_context();
     ebb__engines_retaining(c);
     CUresult result = next(a, b, c, d);
     struct green *green = result == CUDA_SUCCESS ? malloc(sizeof *green) : NULL;
@@ -88,16 +89,10 @@ static CUdevice take_green(CUgreenCtx handle)
 /* Its work is over, and so are its captures. Its streams and events are used no more. */
 static void end_context(CUcontext context)
 {
-    const struct way way = {.context = context};
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
     bool is_ended = ebb__captures_lose(context);
-    if (!context || ebb__engines_of_context(context) >= 0 || ebb__way_enter(&way) != CUDA_SUCCESS)
+    if (ebb__engines_of_context(context) >= 0 || !ebb__engines_await_context(context, &result))
         return;
-    bool is_relaxed = ebb__real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    ebb__real.cuCtxSynchronize();
-    if (is_relaxed)
-        ebb__real.cuThreadExchangeStreamCaptureMode(&mode);
-    ebb__way_leave();
     for (int i = 0; i < EBB_DOOR_DEVICES; i++) {
         struct ebb_cuda *engine = ebb__engines_at(i);
         if (engine)

@@ -312,6 +312,20 @@ CUresult ebb__engines_alloc(struct ebb_cuda *engine, size_t bytes, CUstream stre
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
+bool ebb__engines_await_context(CUcontext context, CUresult *result)
+{
+    CUcontext popped;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if (!context || ebb__real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return false;
+    bool is_relaxed = ebb__real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    *result = ebb__real.cuCtxSynchronize();
+    if (is_relaxed)
+        ebb__real.cuThreadExchangeStreamCaptureMode(&mode);
+    ebb__real.cuCtxPopCurrent_v2(&popped);
+    return true;
+}
+
 void ebb__engines_retaining(CUdevice device)
 {
     unsigned flags;

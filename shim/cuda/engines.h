@@ -64,6 +64,9 @@ struct ebb_cuda *ebb__engines_drop(CUdevice device);
 int ebb__engines_of_context(CUcontext context);
 /* The same for the calling thread's context. */
 int ebb__engines_current(void);
+/* Waits for all work of a context, whatever is captured elsewhere. *result: of the driver's
+ * cuCtxSynchronize. False: there is no such context. */
+bool ebb__engines_await_context(CUcontext context, CUresult *result);
 /* The program has made a context of its own. */
 void ebb__engines_note_context(void);
 /* Is it a default stream of such a context? */

@@ -32,15 +32,9 @@ bool ebb__unheard_any(CUdevice device)
 bool ebb__unheard_await(CUdevice device)
 {
     uint64_t count = ebb__unheard_count();
-    CUcontext context = ebb__engines_context(device), popped;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (!context || ebb__real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    CUresult result;
+    if (!ebb__engines_await_context(ebb__engines_context(device), &result))
         return true; /* the device's memory is gone */
-    bool is_relaxed = ebb__real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    CUresult result = ebb__real.cuCtxSynchronize();
-    if (is_relaxed)
-        ebb__real.cuThreadExchangeStreamCaptureMode(&mode);
-    ebb__real.cuCtxPopCurrent_v2(&popped);
     /* After any other error no work runs any more. */
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
         return false;

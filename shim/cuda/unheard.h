@@ -19,7 +19,7 @@ uint64_t ebb__unheard_count(void);
 void ebb__unheard_over(CUdevice device, uint64_t count);
 /* May some of it not be over on this device? */
 bool ebb__unheard_any(CUdevice device);
-/* Waits for it. False: a capture in progress forbids that. */
+/* Waits for it, as for all other work of the device. False: a capture in progress forbids that. */
 bool ebb__unheard_await(CUdevice device);
 
 #endif

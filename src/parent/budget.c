@@ -218,8 +218,7 @@ void ebb__budget_enforce(struct ebb_parent *parent, struct process *process, uin
     process->memory->budget.of_bytes = of_bytes;
     process->memory->budget.own_bytes = of_bytes > others ? of_bytes - others : 0;
     atomic_store(&process->memory->ledger->budget_bytes, budget);
-    process->budget_from = (int64_t)ebb__watch_iterations(process->stream.watch);
-    process->budget_event = process->stream.steps.events;
+    process->budget_from = -1; /* it may have had an earlier one */
     note_begin(parent, process->memory);
     ebb__parent_tell_all(parent, EBB_MESSAGE_TRIM, 0);
 }
