@@ -71,8 +71,10 @@ class Stores(Launch):
     def test_nothing_is_left_out(self):
         """If compression is off, or if there are no zeros."""
         off = self.run_cycle("--compress", "off", args=["--zeros"])
+        self.assertEqual(0, off["compressed_saved_bytes"])
         dense = self.run_cycle("--compress", "on")
-        self.assertEqual([0, 0], [f["compressed_saved_bytes"] for f in (off, dense)])
+        # A block may leave while the program still fills it. The rest of it is zero then.
+        self.assertLess(dense["compressed_saved_bytes"], dense["moved_out_bytes"] / 20)
         result = self.run_command([EBB, "run", "--compress", "some", "--", "true"])
         self.assertEqual(125, result.returncode)
 
