@@ -83,7 +83,7 @@ class StaticPlacement(Launch):
         self.check_placement(self.figures(*LONG, options=["--policy", "none", "--budget", "100%"]))
 
     def test_beside_absences(self):
-        figures = self.figures(options=["--budget", "34M"])
+        figures = self.figures("--iterations", "80", options=["--budget", "34M"])
         self.check_placement(figures, units=2)  # the plan follows the pace, beside other tests
         self.assertGreater(figures["moved_out_bytes"], 0)
 
