@@ -155,16 +155,19 @@ bool ebb__streams_can_cover(const struct cuda_streams *streams, const struct cud
     return ebb__streams_can_record(streams, passage->stream);
 }
 
+void ebb__streams_mark_until(struct cuda_streams *streams, uint32_t index, uint64_t order)
+{
+    struct cuda_passage all = {index, order};
+    uint32_t event;
+    if (streams->streams[index].passed < order && ebb__streams_cover(streams, &all, &event))
+        ebb__streams_release(streams, event);
+}
+
 void ebb__streams_mark_all(struct cuda_streams *streams)
 {
-    for (uint32_t i = 0; i < streams->used; i++) {
-        struct cuda_stream *stream = &streams->streams[i];
-        uint32_t event;
-        struct cuda_passage all = {i, queued_order(stream)};
-        if (stream->is_used && stream->passed < all.order &&
-            ebb__streams_cover(streams, &all, &event))
-            ebb__streams_release(streams, event);
-    }
+    for (uint32_t i = 0; i < streams->used; i++)
+        if (streams->streams[i].is_used)
+            ebb__streams_mark_until(streams, i, queued_order(&streams->streams[i]));
 }
 
 void ebb__streams_retire(struct cuda_streams *streams, struct cuda_stream *stream)

@@ -191,13 +191,9 @@ void ebb__streams_synchronized(struct cuda_streams *streams, CUstream handle, bo
 void ebb__streams_mark(struct cuda_streams *streams, CUstream handle)
 {
     uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
-    for (uint32_t i = 0; i < streams->used; i++) {
-        uint32_t event;
-        struct cuda_passage all = {i, streams->streams[i].last_order};
-        if (is_it(&streams->streams[i], usual_handle(handle), thread) &&
-            streams->streams[i].passed < all.order && ebb__streams_cover(streams, &all, &event))
-            ebb__streams_release(streams, event);
-    }
+    for (uint32_t i = 0; i < streams->used; i++)
+        if (is_it(&streams->streams[i], usual_handle(handle), thread))
+            ebb__streams_mark_until(streams, i, streams->streams[i].last_order);
 }
 
 void ebb__streams_forget(struct cuda_streams *streams, CUstream handle)
@@ -207,10 +203,7 @@ void ebb__streams_forget(struct cuda_streams *streams, CUstream handle)
         struct cuda_stream *stream = &streams->streams[i];
         if (!is_it(stream, handle, 0) || stream->is_legacy)
             continue;
-        uint32_t event;
-        struct cuda_passage all = {i, stream->last_order};
-        if (stream->passed < all.order && ebb__streams_cover(streams, &all, &event))
-            ebb__streams_release(streams, event);
+        ebb__streams_mark_until(streams, i, stream->last_order);
         stream->is_ended = true;
         streams->live_count--;
         streams->blocking_count -= stream->is_blocking;

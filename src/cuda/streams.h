@@ -116,7 +116,9 @@ bool ebb__streams_can_cover(const struct cuda_streams *streams, const struct cud
 void ebb__streams_release(struct cuda_streams *streams, uint32_t event);
 /* Asks the driver. Thread-safe. The caller has a reference. */
 bool ebb__streams_event_is_over(struct cuda_streams *streams, uint32_t event);
-/* Records an event on each stream with work that none covers. */
+/* Records an event on the stream of this index, if work until `order` runs and none covers it. */
+void ebb__streams_mark_until(struct cuda_streams *streams, uint32_t index, uint64_t order);
+/* The same for each stream and all that is queued. */
 void ebb__streams_mark_all(struct cuda_streams *streams);
 /* An event behind all that has been queued, on each stream with work that may not be over. There
  * are *count, CUDA_MOST_STREAMS at most, with references. False: some stream has none now. */
