@@ -110,12 +110,20 @@ class Launch(unittest.TestCase):
         for folder in (self.store, self.tmp, self.cache):
             left = [os.path.join(f, n) for f, _, names in os.walk(folder) for n in names]
             self.assertEqual([], left, "files were left")
-        # Temporary files of Python and PyTorch, and the folder of other tests (.ci/ctest.py), may
-        # belong to a test that runs at the same time.
-        left = {name for name in set(os.listdir("/dev/shm")) - self.shm
-                if not name.startswith(("sem.mp-", "torch_", "ebb-tests-"))}
-        self.assertEqual(set(), left, "left in /dev/shm")
+        self.assertEqual(set(), self.left_in_memory(20), "left in /dev/shm")
         shutil.rmtree(self.folder)
+
+    def left_in_memory(self, seconds):
+        """Files in /dev/shm that this test has left. Temporary ones of Python and PyTorch, and the
+        folder of other tests (.ci/ctest.py), may belong to a test that runs at the same time. So
+        may others, which are there for less than `seconds`."""
+        until = time.monotonic() + seconds
+        while True:
+            left = {name for name in set(os.listdir("/dev/shm")) - self.shm
+                    if not name.startswith(("sem.mp-", "torch_", "ebb-tests-"))}
+            if not left or time.monotonic() > until:
+                return left
+            time.sleep(0.1)
 
     def marked(self):
         """Living processes that this test started, at any depth."""

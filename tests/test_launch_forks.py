@@ -76,6 +76,14 @@ class Forks(Launch):
                 self.assertEqual((0, b"good\n", b""),
                                  (result.returncode, result.stdout, result.stderr))
 
+    def test_while_the_runtime_starts(self):
+        """The runtime's lock is released only by a fork that has taken it. In half of the runs a
+        fork is under way when the runtime is there."""
+        for _ in range(6):
+            result = self.run_ebb(compile_c("fork_start"), options=["--budget", "40M"])
+            self.assertEqual((0, b"as it should be\n", b""),
+                             (result.returncode, result.stdout, result.stderr))
+
     def test_on_stacks_in_blocks(self):
         """The stack of the forking thread is a block. Most of its pages were never touched."""
         for device in sample("on-block"):

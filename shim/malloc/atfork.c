@@ -66,6 +66,7 @@ static bool knows_list_lock(void)
 
 static void lib_before(void)
 {
+    ebb__shim_hold_start();
     if (knows_list_lock())
         _IO_list_lock();
     ebb__fork_before();
@@ -76,6 +77,7 @@ static void lib_after_parent(void)
     ebb__fork_after_parent();
     if (knows_list_lock())
         _IO_list_unlock();
+    ebb__shim_let_start(false);
 }
 
 static void lib_after_child(void)
@@ -83,6 +85,7 @@ static void lib_after_child(void)
     if (knows_list_lock())
         _IO_list_resetlock(); /* fork() does so only if there were threads */
     ebb__fork_after_child();
+    ebb__shim_let_start(true);
 }
 
 static int next_register(void (*before)(void), void (*in_parent)(void), void (*in_child)(void),

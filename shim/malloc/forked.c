@@ -15,24 +15,26 @@
 /* For the child of a fork: more than are open at a time, fewer than programs have. */
 #define NEEDED_DESCRIPTORS 64
 
+/* What this thread has locked for a fork. Another thread may start it meanwhile. */
+static _Thread_local struct ebb_runtime *locked_runtime;
+static _Thread_local struct ebb_slabs *locked_slabs;
+
 void ebb__shim_before_fork(void)
 {
-    struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    struct ebb_slabs *slabs = ebb__shim_slabs();
-    if (slabs)
-        ebb__slabs_before_fork(slabs);
-    if (runtime)
-        ebb__runtime_before_fork(runtime);
+    locked_runtime = ebb__shim_runtime_now();
+    locked_slabs = ebb__shim_slabs();
+    if (locked_slabs)
+        ebb__slabs_before_fork(locked_slabs);
+    if (locked_runtime)
+        ebb__runtime_before_fork(locked_runtime);
 }
 
 void ebb__shim_after_fork_parent(void)
 {
-    struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    if (runtime)
-        ebb__runtime_after_fork_parent(runtime);
-    struct ebb_slabs *slabs = ebb__shim_slabs();
-    if (slabs)
-        ebb__slabs_after_fork_parent(slabs);
+    if (locked_runtime)
+        ebb__runtime_after_fork_parent(locked_runtime);
+    if (locked_slabs)
+        ebb__slabs_after_fork_parent(locked_slabs);
 }
 
 /* Touches the stack's next pages, which may be in a block, while the kernel still serves them. */

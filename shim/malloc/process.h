@@ -38,6 +38,10 @@ struct ebb_shim {
 };
 extern struct ebb_shim ebb__shim;
 
+/* process.c, for start.c: the calling thread may start the runtime, and calls the second function
+ * afterwards. False: another thread does or has, or a fork is under way. */
+bool ebb__shim_begin_start(void);
+void ebb__shim_end_start(void);
 /* process.c: ebb__shim_warn() for the runtime. */
 void ebb__shim_tell(void *context, const char *message);
 

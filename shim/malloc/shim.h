@@ -121,6 +121,11 @@ int ebb__shim_signal_stack(const stack_t *stack, stack_t *before);
 /* signals.c: installs the shim's handler of SIGSEGV. Returns false on failure. */
 bool ebb__shim_take_faults(void);
 
+/* process.c, for atfork.c: no start of the runtime begins until the second call, after the fork.
+ * One that is under way in another thread ends first, if that takes less than a limit. That thread
+ * may wait for locks that other handlers have taken for the fork. */
+void ebb__shim_hold_start(void);
+void ebb__shim_let_start(bool is_child);
 /* forked.c, for atfork.c: called in the forking thread, under a guard. */
 void ebb__shim_before_fork(void);
 void ebb__shim_after_fork_parent(void);

@@ -140,20 +140,19 @@ static void start_runtime(void)
 
 struct ebb_runtime *ebb__shim_runtime(void)
 {
-    enum start_state expected = atomic_load(&ebb__shim.state);
-    if (expected == START_RETIRED)
+    enum start_state state = atomic_load(&ebb__shim.state);
+    if (state == START_RETIRED)
         return NULL;
     struct ebb_runtime *runtime = ebb__shim_runtime_now();
-    if (runtime || expected == START_OVER)
+    if (runtime || state == START_OVER)
         return runtime;
-    expected = START_NOT_YET;
-    if (!atomic_compare_exchange_strong(&ebb__shim.state, &expected, START_UNDER_WAY))
+    if (!ebb__shim_begin_start())
         return NULL;
     struct ebb_guard guard;
     ebb__guard_enter(&guard);
     start_runtime();
     ebb__guard_leave(&guard);
-    atomic_store(&ebb__shim.state, START_OVER);
+    ebb__shim_end_start();
     return ebb__shim_runtime_now();
 }
 

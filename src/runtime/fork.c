@@ -9,6 +9,7 @@
  * memory that the runtime manages: an absent page would read as zeros. It starts reactive, writes
  * to its own store, and counts only the pages that it takes itself. Each part handles its own state
  * after a fork. */
+#include "base/check.h"
 #include "runtime/internal.h"
 
 void ebb__runtime_before_fork(struct ebb_runtime *runtime)
@@ -22,6 +23,7 @@ void ebb__runtime_before_fork(struct ebb_runtime *runtime)
 
 void ebb__runtime_after_fork_parent(struct ebb_runtime *runtime)
 {
+    EBB_CHECK_THAT(runtime->reclaim.hand.forks); /* it was locked before the fork */
     runtime->core.forked = true;
     ebb__block_after_fork(&runtime->table);
     ebb__transfer_after_fork(&runtime->transfer);
