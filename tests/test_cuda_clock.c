@@ -116,7 +116,7 @@ static struct rig begin_with(const struct ebb_cuda_driver *functions)
     memset(&device, 0, sizeof device);
     ebb__ring_init(rig.ring, EBB_RING_EVENTS, rig.began_ns);
     struct ebb_error error;
-    assert_int_equal(ebb__clock_create(functions, rig.ring, &rig.clock, &error), EBB_OK);
+    assert_int_equal(ebb__clock_create(functions, NULL, rig.ring, &rig.clock, &error), EBB_OK);
     return rig;
 }
 

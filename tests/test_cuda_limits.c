@@ -220,6 +220,8 @@ static void others_body(void *unused)
     RIG_MUST(atomic_load(&rig.ledger->starving_bytes) >= 6 * MIB);
     RIG_MUST(!strstr(rig.warned, "more than"));
     ebb__ledger_release(rig.ledger, &rig.ledger->slots[2], 30 * MIB);
+    RIG_OK(known_alloc(&rig, &known, 8 * MIB)); /* now there is room, and nobody is asked */
+    RIG_MUST(atomic_load(&rig.ledger->starving_bytes) == 0);
     rig_stop(&rig);
 }
 
@@ -227,6 +229,39 @@ static void test_others_are_asked(void **state)
 {
     (void)state;
     assert_int_equal(rig_child(NULL, others_body, NULL, 60), 0);
+}
+
+/* A message that comes again, while what it asks for is on its way, asks for no more. */
+static void again_body(void *unused)
+{
+    struct rig rig;
+    struct known known[8];
+    (void)unused;
+    set_patience("60s");
+    start(&rig, 64 * MIB);
+    CUstream stream = new_stream(&rig);
+    RIG_OK(rig_launch(&rig, waiting(&rig, "gate"), stream, NULL, NULL, 0, false));
+    for (unsigned i = 0; i < 8; i++) {
+        RIG_OK(known_alloc(&rig, &known[i], 4 * MIB));
+        known_fill(&rig, &known[i], stream, i);
+    }
+    for (unsigned i = 0; i < 5; i++)
+        ebb__cuda_shrink(rig.engine, 8 * MIB);
+    atomic_store(&gate_is_open, 1);
+    while (atomic_load(&rig.ledger->held_bytes) > 24 * MIB)
+        usleep(1000);
+    RIG_OK(rig.call.cuCtxSynchronize());
+    usleep(50000);
+    RIG_MUST(atomic_load(&rig.ledger->held_bytes) == 24 * MIB);
+    for (unsigned i = 0; i < 8; i++)
+        known_check(&rig, &known[i], stream);
+    rig_stop(&rig);
+}
+
+static void test_a_message_that_comes_again(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_child(NULL, again_body, NULL, 60), 0);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -392,6 +427,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one_stream_at_a_time),
         cmocka_unit_test(test_messages_need_no_context),
         cmocka_unit_test(test_others_are_asked),
+        cmocka_unit_test(test_a_message_that_comes_again),
         cmocka_unit_test(test_many_placements),
         cmocka_unit_test(test_a_growing_buffer),
         cmocka_unit_test(test_many_blocks_stay),

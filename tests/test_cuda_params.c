@@ -35,9 +35,9 @@ int ebb__engines_owner(CUdeviceptr address)
     return address - FIRST < BYTES - 4096 ? 3 : -1;
 }
 
-bool ebb__engines_is_elsewhere(CUstream stream)
+bool ebb__engines_is_elsewhere(CUstream stream, int device)
 {
-    (void)stream;
+    (void)stream, (void)device;
     return false;
 }
 

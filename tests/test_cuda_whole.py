@@ -257,12 +257,19 @@ class Schedules(unittest.TestCase):
     def test_contexts(self):
         """Contexts of the program's own, and what ends with a context: streams, captures, pools."""
         for case in ("blocking", "other", "default", "thread", "waited", "beside", "destroyed",
-                     "captured", "reset", "green", "unseen", "pool", "freed"):
+                     "captured", "reset", "green", "unseen", "pool", "freed", "meets", "word",
+                     "timed", "ends 10"):
             for backing in (name for name in BACKINGS if name != "native"):
                 with self.subTest(case=case, backing=backing):
-                    self.many(["cuda_contexts", case], "good\n", part(30), None,
+                    self.many(["cuda_contexts", *case.split()], "good\n", part(30), None,
                               {"EBB_ALONE_BACKING": backing, "FAKECUDA_LAZY_US": 2000, **budget(8),
                                **host(64)})
+
+    def test_neighbours(self):
+        """A second device's default stream and pools, and its end, beside blocks of the first."""
+        for case in "copied", "pooled", "reset":
+            self.same(["cuda_neighbour", case], seeds=part(30), moves=None, FAKECUDA_DEVICES=2,
+                      FAKECUDA_LAZY_US=2000, FAKECUDA_RACES=1, **budget(8))
 
     def test_threads(self):
         """Three trainings at a time, each on a stream of its own."""
@@ -349,6 +356,13 @@ class Whole(unittest.TestCase):
             for variable, result in ("PYTORCH_NO_CUDA_MEMORY_CACHING", 1), ("OTHER", 0):
                 done = run(["cuda_contexts", "freed"], **variables, **{variable: "1"})
                 self.assertEqual(result, done.returncode, done.stderr)
+
+    def test_contexts_that_end(self):
+        """Work is ordered by events after more have ended with their contexts than there may be."""
+        for backing in "managed", "vmm-trusting":
+            done = through(["cuda_contexts", "ends", "1100"], EBB_ALONE_BACKING=backing,
+                           FAKECUDA_FAST=1, **budget(8))
+            self.assertEqual((0, "good\n", ""), (done.returncode, done.stdout, done.stderr))
 
     def test_faults_happen(self):
         """Those of test_faults."""

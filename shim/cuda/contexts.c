@@ -86,18 +86,26 @@ static CUdevice take_green(CUgreenCtx handle)
     return device;
 }
 
-/* Its work is over, and so are its captures. Its streams and events are used no more. */
-static void end_context(CUcontext context)
+/* Work of it is over. Engines of other contexts use its streams and events no more. */
+static void end_elsewhere(CUcontext context)
 {
     CUresult result;
-    bool is_ended = ebb__captures_lose(context);
-    if (ebb__engines_of_context(context) >= 0 || !ebb__engines_await_context(context, &result))
+    if (!ebb__engines_await_context(context, &result))
         return;
     for (int i = 0; i < EBB_DOOR_DEVICES; i++) {
         struct ebb_cuda *engine = ebb__engines_at(i);
         if (engine)
             ebb__cuda_context_ends(engine, context);
     }
+}
+
+/* Its work is over, and so are its captures. Its streams and events are used no more. */
+static void end_context(CUcontext context)
+{
+    if (ebb__engines_of_context(context) >= 0)
+        return;
+    bool is_ended = ebb__captures_lose(context);
+    end_elsewhere(context);
     if (is_ended)
         ebb__kept_sweep();
 }
@@ -129,6 +137,7 @@ CUresult ebb__door_retain(__typeof__(cuDevicePrimaryCtxRetain) *next, CUstream s
 static struct ebb_cuda *end_engine(CUdevice device)
 {
     ebb__params_forget();
+    end_elsewhere(ebb__engines_context(device));
     ebb__captures_lose(ebb__engines_context(device));
     ebb__kept_forget(device);
     ebb__lanes_drop(device);

@@ -114,6 +114,8 @@ static bool establish(CUdevice device, CUcontext context)
             atomic_store(&known->engine, engine);
             atomic_store(&known->context, context);
             int only = atomic_load(&ebb__engines_only);
+            if (atomic_load(&device_end) && only != device)
+                ebb__engines_note_context();
             atomic_store(&ebb__engines_only,
                          !atomic_load(&device_end) || only == device ? device : -1);
             if (device >= atomic_load(&device_end))
@@ -192,11 +194,11 @@ void ebb__engines_note_context(void)
     atomic_store(&has_other_contexts, true);
 }
 
-bool ebb__engines_is_elsewhere(CUstream stream)
+bool ebb__engines_is_elsewhere(CUstream stream, int device)
 {
     bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
     return is_default && atomic_load_explicit(&has_other_contexts, memory_order_relaxed) &&
-           ebb__engines_current() < 0;
+           ebb__engines_current() != device;
 }
 
 struct ebb_cuda *ebb__engines_here(void)

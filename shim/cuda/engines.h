@@ -69,8 +69,8 @@ int ebb__engines_current(void);
 bool ebb__engines_await_context(CUcontext context, CUresult *result);
 /* The program has made a context of its own. */
 void ebb__engines_note_context(void);
-/* Is it a default stream of such a context? */
-bool ebb__engines_is_elsewhere(CUstream stream);
+/* Is it a default stream of such a context, or of another device? */
+bool ebb__engines_is_elsewhere(CUstream stream, int device);
 /* New blocks are the driver's, and those of the engines stay where they are. False: no engine. */
 bool ebb__engines_freeze(void);
 /* In the child of a fork: no engine calls the driver. False: there was none. */

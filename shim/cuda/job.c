@@ -46,7 +46,6 @@ void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream
     if (!may_use_more && !job->owners)
         return;
     bool is_captured = ebb__stream_is_captured(stream);
-    bool is_elsewhere = !job->is_own_way && ebb__engines_is_elsewhere(stream);
     job->is_unheard = !job->owners && !is_captured;
     for (uint32_t left = job->owners; left; left &= left - 1) {
         int device = __builtin_ctz(left);
@@ -58,7 +57,9 @@ void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream
         work->stream = stream;
         work->is_synchronous = is_synchronous;
         work->is_captured = is_captured;
-        work->is_elsewhere = is_elsewhere;
+        work->elsewhere = NULL;
+        if (!job->is_own_way && ebb__engines_is_elsewhere(stream, device))
+            ebb__real.cuCtxGetCurrent(&work->elsewhere);
         work->name = name;
         work->uses = job->uses;
         work->use_count = job->count;

@@ -118,6 +118,8 @@ CUresult ebb__door_alloc_from_pool(__typeof__(cuMemAllocFromPoolAsync) *next, CU
     struct ebb_cuda *engine = NULL;
     if (a && b && !ebb__stream_is_captured(on))
         engine = ebb__engines_of_pool(c);
+    if (engine && ebb__stream_is_special(on) && ebb__engines_at(ebb__engines_current()) != engine)
+        on = EBB_CUDA_NO_STREAM; /* the default stream of another device or context */
     return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c, d);
 }
 
@@ -154,7 +156,8 @@ CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream,
     if (ebb__stream_is_captured(on))
         return next(a, b);
     if (owner >= 0)
-        return ebb__kept_free(owner, a, ebb__engines_is_elsewhere(on) ? EBB_CUDA_NO_STREAM : on);
+        return ebb__kept_free(owner, a,
+                              ebb__engines_is_elsewhere(on, owner) ? EBB_CUDA_NO_STREAM : on);
     return free_shared(a, &result) ? result : next(a, b);
 }
 

@@ -13,8 +13,9 @@
 #include "base/clock.h"
 #include "cuda/memory.h"
 
-enum ebb_status ebb__clock_create(const struct ebb_cuda_driver *driver, struct ebb_ring *ring,
-                                  struct ebb_cuda_clock **made, struct ebb_error *error)
+enum ebb_status ebb__clock_create(const struct ebb_cuda_driver *driver, CUcontext context,
+                                  struct ebb_ring *ring, struct ebb_cuda_clock **made,
+                                  struct ebb_error *error)
 {
     struct ebb_cuda_clock *clock = ebb__cuda_reserve(sizeof *clock);
     if (!clock)
@@ -23,7 +24,8 @@ enum ebb_status ebb__clock_create(const struct ebb_cuda_driver *driver, struct e
     clock->items = ebb__cuda_reserve(MOST_ITEMS * sizeof *clock->items);
     clock->works = ebb__cuda_reserve(MOST_WORKS * sizeof *clock->works);
     clock->stalls = ebb__cuda_reserve(MOST_STALLS * sizeof *clock->stalls);
-    clock->has_timer = ebb__timer_init(&clock->timer, driver, MOST_WORKS + 2 * MOST_STALLS);
+    clock->has_timer =
+        ebb__timer_init(&clock->timer, driver, context, MOST_WORKS + 2 * MOST_STALLS);
     pthread_mutex_init(&clock->lock, NULL);
     if (!clock->items || !clock->works || !clock->stalls) {
         ebb__clock_destroy(clock);

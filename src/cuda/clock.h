@@ -17,8 +17,9 @@
 
 struct ebb_cuda_clock;
 
+/* context: of the device whose times are taken; NULL: the current one. */
 EBB_NODISCARD enum ebb_status ebb__clock_create(const struct ebb_cuda_driver *driver,
-                                                struct ebb_ring *ring,
+                                                CUcontext context, struct ebb_ring *ring,
                                                 struct ebb_cuda_clock **clock,
                                                 struct ebb_error *error);
 void ebb__clock_destroy(struct ebb_cuda_clock *clock);

@@ -207,7 +207,8 @@ enum ebb_status ebb__cuda_create_at(const struct ebb_cuda_config *config, uint32
     if (status == EBB_OK)
         status = make_backing(engine, error);
     if (status == EBB_OK)
-        status = ebb__clock_create(config->driver, config->ring, &engine->clock, error);
+        status =
+            ebb__clock_create(config->driver, config->context, config->ring, &engine->clock, error);
     if (status == EBB_OK)
         status = make_mover(engine, first_arrival, error);
     if (status != EBB_OK) {

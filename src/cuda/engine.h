@@ -142,7 +142,7 @@ struct ebb_cuda_work {
     enum ebb_cuda_work_kind kind;
     CUstream stream;
     bool is_synchronous; /* the call returns when the work is over (cuMemcpyHtoD) */
-    bool is_elsewhere;   /* its default stream is that of another context: end waits for it */
+    CUcontext elsewhere; /* its default stream is that of this other context. NULL: it is not */
     bool is_captured;    /* it becomes a node of a graph: its blocks stay resident for life */
     uint64_t name;       /* of the function: the same value for the same kernel in all iterations */
     const struct ebb_cuda_use *uses; /* duplicates and addresses of others are allowed */

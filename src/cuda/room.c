@@ -290,7 +290,7 @@ static void make_at_once(struct cuda_room *room, uint64_t count)
 }
 
 /* Other processes hold what is missing: the parent lets one of them return some. */
-static void ask_others(const struct cuda_room *room, uint64_t count, uint64_t missing)
+static void ask_others(struct cuda_room *room, uint64_t count, uint64_t missing)
 {
     struct ebb_ledger *ledger = room->config->ledger;
     uint64_t own = ebb__mover_held_bytes(room->mover) + room->shared.bytes;
@@ -300,6 +300,16 @@ static void ask_others(const struct cuda_room *room, uint64_t count, uint64_t mi
         return;
     atomic_store(&ledger->starving_process, room->process);
     atomic_store(&ledger->starving_bytes, bytes < held - own ? bytes : held - own);
+    room->has_asked = true;
+}
+
+/* What was asked for has come. A process that asked meanwhile asks again. */
+static void ask_no_more(struct cuda_room *room)
+{
+    struct ebb_ledger *ledger = room->config->ledger;
+    if (room->has_asked && atomic_load(&ledger->starving_process) == room->process)
+        atomic_store(&ledger->starving_bytes, 0);
+    room->has_asked = false;
 }
 
 bool ebb__room_make(struct cuda_room *room, uint64_t count)
@@ -309,8 +319,10 @@ bool ebb__room_make(struct cuda_room *room, uint64_t count)
     for (;;) {
         uint64_t limit = ebb__room_limit(room) / EBB_CUDA_UNIT_BYTES;
         uint64_t wanted = room->pool->backed_units + count;
-        if (wanted <= limit)
+        if (wanted <= limit) {
+            ask_no_more(room);
             return true;
+        }
         if (count > limit ||
             (!drop_cached(room, find_run(room, wanted - limit, false), wanted - limit) &&
              !evict_one(room))) {
@@ -337,7 +349,8 @@ bool ebb__room_make_spare(struct cuda_room *room, uint64_t count)
 
 void ebb__room_shrink(struct cuda_room *room, uint64_t bytes)
 {
-    uint64_t units = ebb__cuda_units(bytes);
+    uint64_t units = ebb__cuda_units(bytes), leaving = ebb__mover_leaving_units(room->mover);
+    units = units > leaving ? units - leaving : 0;
     uint64_t backed = room->pool->backed_units;
     uint64_t goal = backed > units ? backed - units : 0;
     while (room->pool->backed_units > goal &&

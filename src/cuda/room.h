@@ -38,6 +38,7 @@ struct cuda_room {
     uint64_t searches;       /* for victims: a number for each */
     bool was_refused;        /* something could not be had that may be had later */
     bool is_host_full;       /* an eviction was refused for that */
+    bool has_asked;          /* other processes, for what is missing */
     struct cuda_ahead ahead; /* of the newest choice */
     struct cuda_shared shared;
 };
@@ -51,7 +52,7 @@ bool ebb__room_make(struct cuda_room *room, uint64_t count);
 /* Likewise, but only free ranges leave, for which nothing must be waited, and of sizes that are not
  * needed soon. */
 bool ebb__room_make_spare(struct cuda_room *room, uint64_t count);
-/* Returns `bytes` of the device's memory, as far as possible. */
+/* Returns `bytes` of the device's memory, as far as possible. What already leaves counts. */
 void ebb__room_shrink(struct cuda_room *room, uint64_t bytes);
 /* The block leaves, after the work that uses it. False: it cannot now. */
 bool ebb__room_evict(struct cuda_room *room, uint32_t block);

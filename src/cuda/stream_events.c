@@ -38,6 +38,16 @@ void ebb__streams_await(const struct cuda_streams *streams, CUstream handle)
         driver->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
+/* An entry whose context has ended, or else the first one that was never used. */
+static uint32_t find_dead(const struct cuda_streams *streams)
+{
+    for (uint32_t i = 0; streams->dead_count && i < streams->event_count; i++)
+        if (!streams->events[i].context &&
+            atomic_load_explicit(&streams->events[i].references, memory_order_acquire) == 0)
+            return i;
+    return streams->event_count;
+}
+
 static uint32_t take_event(struct cuda_streams *streams, CUcontext context)
 {
     for (uint32_t tries = 0; tries < 64 && tries < streams->event_count; tries++) {
@@ -46,13 +56,18 @@ static uint32_t take_event(struct cuda_streams *streams, CUcontext context)
             atomic_load_explicit(&streams->events[event].references, memory_order_acquire) == 0)
             return event;
     }
-    if (streams->event_count == CUDA_MOST_EVENTS)
+    uint32_t event = find_dead(streams);
+    if (event == CUDA_MOST_EVENTS)
         return CUDA_NO_EVENT;
-    struct cuda_event_entry *entry = &streams->events[streams->event_count];
+    struct cuda_event_entry *entry = &streams->events[event];
     if (streams->driver->cuEventCreate(&entry->handle, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return CUDA_NO_EVENT;
     entry->context = context;
-    return streams->event_count++;
+    if (event == streams->event_count)
+        streams->event_count++;
+    else
+        streams->dead_count--;
+    return event;
 }
 
 void ebb__streams_release(struct cuda_streams *streams, uint32_t event)

@@ -47,17 +47,21 @@ static CUstream usual_handle(CUstream handle)
     return handle ? handle : CU_STREAM_LEGACY;
 }
 
-static bool is_it(const struct cuda_stream *stream, CUstream handle, uint64_t thread)
+/* A default stream is that of a context; other handles name one stream. */
+static bool is_it(const struct cuda_stream *stream, CUstream handle, uint64_t thread,
+                  CUcontext context)
 {
     return stream->is_used && !stream->is_ended && stream->handle == handle &&
-           stream->thread == thread;
+           stream->thread == thread &&
+           (stream->context == context || !(thread || handle == CU_STREAM_LEGACY));
 }
 
-static void look_at(const struct cuda_streams *streams, struct cuda_stream *stream)
+static void look_at(const struct cuda_streams *streams, struct cuda_stream *stream,
+                    CUcontext context)
 {
     const struct ebb_cuda_driver *driver = streams->driver;
     unsigned flags = 0;
-    stream->context = streams->context;
+    stream->context = context;
     stream->is_legacy = stream->handle == CU_STREAM_LEGACY;
     if (stream->is_legacy || stream->thread)
         return;
@@ -96,7 +100,7 @@ static uint32_t retire_thread(struct cuda_streams *streams)
 }
 
 static uint32_t add_stream(struct cuda_streams *streams, CUstream handle, uint64_t thread,
-                           uint64_t order)
+                           uint64_t order, CUcontext context)
 {
     uint32_t index = 0;
     while (index < streams->used && streams->streams[index].is_used)
@@ -118,7 +122,7 @@ static uint32_t add_stream(struct cuda_streams *streams, CUstream handle, uint64
         .handle = handle, .thread = thread, .is_used = true, .is_eager = thread != 0};
     stream->is_blocking = thread != 0;
     stream->last_order = stream->passed = order;
-    look_at(streams, stream);
+    look_at(streams, stream, context);
     if (index == streams->used)
         streams->used++;
     streams->live_count++;
@@ -127,17 +131,23 @@ static uint32_t add_stream(struct cuda_streams *streams, CUstream handle, uint64
     return index;
 }
 
-uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order)
+uint32_t ebb__streams_find_in(struct cuda_streams *streams, CUcontext context, CUstream handle,
+                              uint64_t order)
 {
     uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
     handle = usual_handle(handle);
     if (streams->newest != CUDA_NO_STREAM &&
-        is_it(&streams->streams[streams->newest], handle, thread))
+        is_it(&streams->streams[streams->newest], handle, thread, context))
         return streams->newest;
     for (uint32_t i = 0; i < streams->used; i++)
-        if (is_it(&streams->streams[i], handle, thread))
+        if (is_it(&streams->streams[i], handle, thread, context))
             return streams->newest = i;
-    return streams->newest = add_stream(streams, handle, thread, order);
+    return streams->newest = add_stream(streams, handle, thread, order, context);
+}
+
+uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order)
+{
+    return ebb__streams_find_in(streams, streams->context, handle, order);
 }
 
 void ebb__streams_begin(struct cuda_streams *streams, uint32_t index, uint64_t order)
@@ -184,7 +194,7 @@ void ebb__streams_synchronized(struct cuda_streams *streams, CUstream handle, bo
     uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
     for (uint32_t i = 0; i < streams->used; i++)
         if (all ? streams->streams[i].context == streams->context
-                : is_it(&streams->streams[i], usual_handle(handle), thread))
+                : is_it(&streams->streams[i], usual_handle(handle), thread, streams->context))
             pass_all(streams, &streams->streams[i]);
 }
 
@@ -192,7 +202,7 @@ void ebb__streams_mark(struct cuda_streams *streams, CUstream handle)
 {
     uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
     for (uint32_t i = 0; i < streams->used; i++)
-        if (is_it(&streams->streams[i], usual_handle(handle), thread))
+        if (is_it(&streams->streams[i], usual_handle(handle), thread, streams->context))
             ebb__streams_mark_until(streams, i, streams->streams[i].last_order);
 }
 
@@ -201,7 +211,7 @@ void ebb__streams_forget(struct cuda_streams *streams, CUstream handle)
     handle = usual_handle(handle);
     for (uint32_t i = 0; i < streams->used; i++) {
         struct cuda_stream *stream = &streams->streams[i];
-        if (!is_it(stream, handle, 0) || stream->is_legacy)
+        if (!is_it(stream, handle, 0, streams->context) || stream->is_legacy)
             continue;
         ebb__streams_mark_until(streams, i, stream->last_order);
         stream->is_ended = true;
@@ -229,7 +239,8 @@ void ebb__streams_lose(struct cuda_streams *streams, CUcontext context)
         if (entry->context != context)
             continue;
         atomic_store_explicit(&entry->is_over, 1, memory_order_release);
-        entry->context = NULL; /* it ends with the context, and is not used again */
+        streams->dead_count++;
+        entry->context = NULL; /* the handle ends with the context */
     }
     update_legacy(streams);
 }

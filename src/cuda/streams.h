@@ -54,6 +54,7 @@ struct cuda_streams {
     uint32_t newest; /* found last */
     struct cuda_event_entry *events;
     uint32_t event_count, event_cursor;
+    uint32_t dead_count; /* entries whose context has ended */
     /* Work that is not over, and whose memory has been given out again without a stream. All
      * kernels from now on, in any stream, come after it. A driver whose free waits does the same.
      * Copies name all that they use, and need not wait. A kernel may wait for what another thread
@@ -86,6 +87,9 @@ void ebb__streams_await(const struct cuda_streams *streams, CUstream handle);
 
 /* The stream of a handle, which becomes known. CUDA_NO_STREAM: too many live ones. */
 uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order);
+/* The same where a default stream is that of `context`. */
+uint32_t ebb__streams_find_in(struct cuda_streams *streams, CUcontext context, CUstream handle,
+                              uint64_t order);
 /* Work is about to be queued, and has been queued. */
 void ebb__streams_begin(struct cuda_streams *streams, uint32_t stream, uint64_t order);
 void ebb__streams_end(struct cuda_streams *streams, uint32_t stream);

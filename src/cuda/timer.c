@@ -9,10 +9,12 @@
 #define MOST_ELAPSED_MS 86400000.0f
 
 bool ebb__timer_init(struct cuda_timer *timer, const struct ebb_cuda_driver *driver,
-                     uint32_t most_events)
+                     CUcontext context, uint32_t most_events)
 {
-    *timer = (struct cuda_timer){
-        .driver = driver, .most_events = most_events, .first_free = CUDA_TIMER_NONE};
+    *timer = (struct cuda_timer){.driver = driver,
+                                 .context = context,
+                                 .most_events = most_events,
+                                 .first_free = CUDA_TIMER_NONE};
     if (!driver->cuEventElapsedTime && !driver->cuEventElapsedTime_v2)
         return false;
     timer->events = ebb__cuda_reserve(most_events * sizeof *timer->events);
@@ -37,11 +39,16 @@ static uint32_t take(struct cuda_timer *timer)
         timer->first_free = timer->events[index].next;
         return index;
     }
-    if (timer->event_count == timer->most_events ||
-        timer->driver->cuEventCreate(&timer->events[timer->event_count].event, CU_EVENT_DEFAULT) !=
-            CUDA_SUCCESS)
+    if (timer->event_count == timer->most_events)
         return CUDA_TIMER_NONE;
-    return timer->event_count++;
+    CUcontext popped;
+    bool is_pushed =
+        timer->context && timer->driver->cuCtxPushCurrent_v2(timer->context) == CUDA_SUCCESS;
+    CUresult result =
+        timer->driver->cuEventCreate(&timer->events[timer->event_count].event, CU_EVENT_DEFAULT);
+    if (is_pushed)
+        timer->driver->cuCtxPopCurrent_v2(&popped);
+    return result == CUDA_SUCCESS ? timer->event_count++ : CUDA_TIMER_NONE;
 }
 
 uint32_t ebb__timer_record(struct cuda_timer *timer, CUstream stream)

@@ -17,7 +17,8 @@ struct cuda_timer_event {
 
 struct cuda_timer {
     const struct ebb_cuda_driver *driver;
-    CUstream stream; /* for the base */
+    CUcontext context; /* of the events; NULL: the current one */
+    CUstream stream;   /* for the base */
     CUevent base;
     uint64_t base_ns; /* 0: there is none */
     struct cuda_timer_event *events;
@@ -28,11 +29,11 @@ struct cuda_timer {
 
 /* False: memory is exhausted, or the driver lacks what it needs. */
 EBB_NODISCARD bool ebb__timer_init(struct cuda_timer *timer, const struct ebb_cuda_driver *driver,
-                                   uint32_t most_events);
+                                   CUcontext context, uint32_t most_events);
 /* call_driver: false if no call may be made any more. */
 void ebb__timer_fini(struct cuda_timer *timer, bool call_driver);
 /* Records the time at which `stream` passes this place. Returns an index, which the caller gives
- * back; CUDA_TIMER_NONE: it cannot be had. A few us. */
+ * back; CUDA_TIMER_NONE: it cannot be had, as in streams of other contexts. A few us. */
 uint32_t ebb__timer_record(struct cuda_timer *timer, CUstream stream);
 void ebb__timer_give_back(struct cuda_timer *timer, uint32_t index);
 /* Makes the base, or a new one if that is older than a few seconds. False: it cannot be had. Waits

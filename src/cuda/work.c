@@ -310,6 +310,12 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
         ebb__cuda_count_stall(engine, since_ns);
 }
 
+static uint32_t find_stream(struct ebb_cuda *engine, const struct ebb_cuda_work *work)
+{
+    CUcontext context = work->elsewhere ? work->elsewhere : engine->streams.context;
+    return ebb__streams_find_in(&engine->streams, context, work->stream, engine->order);
+}
+
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;
@@ -323,10 +329,9 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         return CUDA_ERROR_NOT_INITIALIZED;
     bool fits = true, arrived = true, ordered = true;
     if (!work->is_captured) {
-        if (!work->is_elsewhere)
-            begun.stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
+        begun.stream = find_stream(engine, work);
         work->is_unlisted = begun.stream == CUDA_NO_STREAM;
-        if (work->is_unlisted && !work->is_elsewhere)
+        if (work->is_unlisted)
             ebb__cuda_news(engine, CUDA_NEWS_STREAMS);
     }
     work->order = ++engine->order;
@@ -366,7 +371,7 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
         return;
     uint32_t stream = CUDA_NO_STREAM;
     if (!work->is_captured && !work->is_unlisted)
-        stream = ebb__streams_find(&engine->streams, work->stream, engine->order);
+        stream = find_stream(engine, work);
     ebb__clock_work_end(engine->clock, work->stream, is_queued);
     if (stream != CUDA_NO_STREAM)
         ebb__streams_end(&engine->streams, stream);

@@ -76,6 +76,8 @@ static CUresult check(CUevent event)
         return ready;
     if (!event || !event->alive)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!event->context->alive)
+        fake_violation("dead", "use of an event whose context has ended");
     return atomic_load(&event->context->error);
 }
 

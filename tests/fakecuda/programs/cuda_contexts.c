@@ -11,34 +11,20 @@
  *   unseen: another library's reference, which came from the driver without an entry point
  *   pool: the device's pool ends. Then its default pool is the current one
  *   freed: a free of some block waits for a kernel, and for a copy to the host
+ *   meets, word: work in the default stream of an own context waits for what is queued behind it
+ *   timed: kernels are late in a stream of a context that ends, and then in others
+ *   ends N: N contexts end, each with streams that have used blocks. Then work is ordered as before
  */
-#include "words.h"
+#include "contexts.h"
 #include <dlfcn.h>
 
-enum { WORDS = 1 << 18, BLOCKS = 12, ROUNDS = 8 };
-
-static unsigned host[WORDS];
-static CUcontext own, primary;
+enum { BLOCKS = 12 };
 
 static void open_both(void)
 {
     primary = words_open(0);
     CHECK(cuCtxCreate_v2(&own, 0, 0));
     CHECK(cuCtxSetCurrent(primary));
-}
-
-static void await(CUcontext context)
-{
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuCtxSynchronize());
-    CHECK(cuCtxSetCurrent(primary));
-}
-
-static void expect_words(CUdeviceptr at, unsigned value)
-{
-    CHECK(cuMemcpyDtoH_v2(host, at, sizeof(host)));
-    for (unsigned i = 0; i < WORDS; i++)
-        EXPECT(host[i] == value + i);
 }
 
 static void hand_over(CUstream stream, int waits)
@@ -258,6 +244,82 @@ static void freed(void)
     }
 }
 
+static void meets(void)
+{
+    CUdeviceptr flag;
+    unsigned both = 2;
+    open_both();
+    CHECK(cuMemAlloc_v2(&flag, sizeof(host)));
+    CHECK(cuMemsetD32_v2(flag, 0, WORDS));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuCtxSetCurrent(own));
+    CHECK(words_launch(WORDS_MEET, NULL, (void *[]){&flag, &both}));
+    CHECK(cuCtxSetCurrent(primary));
+    CHECK(words_launch(WORDS_MEET, NULL, (void *[]){&flag, &both}));
+    await(own);
+    CHECK(cuCtxSynchronize());
+}
+
+static void word(void)
+{
+    CUdeviceptr flag, at;
+    open_both();
+    CHECK(cuMemAlloc_v2(&flag, sizeof(host)));
+    CHECK(cuMemAlloc_v2(&at, sizeof(host)));
+    CHECK(cuMemsetD32_v2(flag, 0, WORDS));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuCtxSetCurrent(own));
+    CHECK(cuStreamWaitValue32_v2(NULL, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    CHECK(fill_words(at, WORDS, 7, NULL));
+    CHECK(cuCtxSetCurrent(primary));
+    CHECK(cuStreamWriteValue32_v2(NULL, flag, 1, 0));
+    await(own);
+    expect_words(at, 7);
+}
+
+static void timed(void)
+{
+    CUdeviceptr at[BLOCKS];
+    CUstream stream;
+    open_both();
+    for (unsigned i = 0; i < BLOCKS; i++)
+        CHECK(cuMemAlloc_v2(&at[i], 4 * sizeof(host)));
+    CHECK(cuCtxSetCurrent(own));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 3 * BLOCKS; i++)
+        CHECK(fill_words(at[i % BLOCKS], WORDS, i, stream));
+    CHECK(cuCtxDestroy_v2(own));
+    CHECK(cuCtxSetCurrent(primary));
+    for (unsigned i = 0; i < 3 * BLOCKS; i++)
+        CHECK(fill_words(at[i % BLOCKS], WORDS, i, NULL));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        expect_words(at[i], 2 * BLOCKS + i);
+}
+
+static void ends(unsigned contexts)
+{
+    enum { STREAMS = 8, EACH = 8 };
+    CUdeviceptr at, some;
+    CUstream streams[STREAMS];
+    primary = words_open(0);
+    CHECK(cuMemAlloc_v2(&at, 64));
+    for (unsigned n = 0; n < contexts; n++) {
+        CHECK(cuCtxCreate_v2(&own, 0, 0));
+        for (int i = 0; i < STREAMS; i++)
+            CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        for (int i = 0; i < STREAMS * EACH; i++) {
+            CHECK(fill_words(at, 1, 1, streams[i % STREAMS]));
+            CHECK(cuCtxSetCurrent(primary));
+            CHECK(cuMemAllocAsync(&some, 1 << 20, streams[i % STREAMS]));
+            CHECK(cuCtxSetCurrent(own));
+            CHECK(cuMemFreeAsync(some, streams[i % STREAMS]));
+        }
+        CHECK(cuCtxDestroy_v2(own));
+        CHECK(cuCtxSetCurrent(primary));
+    }
+    take_what_is_freed();
+}
+
 int main(int count, char **arguments)
 {
     static const struct {
@@ -265,7 +327,8 @@ int main(int count, char **arguments)
         void (*run)(void);
     } cases[] = {{"beside", beside}, {"destroyed", destroyed}, {"captured", captured},
                  {"reset", reset},   {"green", green},         {"unseen", unseen},
-                 {"pool", pool},     {"freed", freed}};
+                 {"pool", pool},     {"freed", freed},         {"meets", meets},
+                 {"word", word},     {"timed", timed}};
     const char *name = count > 1 ? arguments[1] : "blocking";
     void (*run)(void) = NULL;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
@@ -273,6 +336,8 @@ int main(int count, char **arguments)
             run = cases[i].run;
     if (run)
         run();
+    else if (count > 2 && !strcmp(name, "ends"))
+        ends((unsigned)atoi(arguments[2]));
     else
         in_own(name);
     puts("good");
