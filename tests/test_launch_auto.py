@@ -286,6 +286,12 @@ class Turning(Auto):
                 self.assertIn(b"ebb: run: the program used the GPU, but in no way that Ebb manages",
                               done.stderr)
 
+    def test_its_budget_is_that_of_the_device(self):
+        """A share of the host's memory is asked for no more, so nobody waits for its iterations."""
+        done, _ = self.figures(turning(), "fill", "100", "primary", "use", "nap", "1000",
+                               options=["--tune", "budget_open_ns=300000000"], budget="60%")
+        self.assertNotIn(b"no iteration has been found", done.stderr)
+
     def test_parts_of_a_device(self):
         """A green context makes the primary one, without the call for that."""
         done, summary = self.turn("fill", "100", "away", "green", "there", "verify", "primary",

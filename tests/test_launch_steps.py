@@ -63,6 +63,36 @@ class Steps(Launch):
         self.assertEqual(20, summary["iterations"])
         self.assertGreater(summary["planned_iterations"], 0)
 
+    def test_a_child_that_trains(self):
+        """Its parent has the data, and more of it than the child adds."""
+        summary, _ = self.run_again(compile_c("steps"), "child", "36", budget="200M")
+        self.assertGreater(summary["iterations"], 30)
+        self.assertGreater(summary["unmanaged_peak_bytes"], 160 * MIB)
+
+    def test_what_does_not_fit_is_told(self):
+        """Before the end, if the run is short or its policy makes no plan."""
+        for count, more in ("10", []), ("24", ["--policy", "lru"]):
+            program = [cycle(), "--iterations", count, "--layers", "12", "--block", "8M",
+                       "--persistent", "8M", "--work", "3"]
+            summary, said = self.run_again(*program, budget="12%", more=["--no-cache", *more])
+            self.assertTrue(summary["budget_exceeded"])
+            self.assertGreater(summary["smallest_feasible_bytes"], summary["budget_bytes"])
+            self.assertEqual(1, said.count(b"one operation needs more"), said)
+
+    def test_a_budget_that_grew_is_not_exceeded(self):
+        """A share of a peak that was not the whole one was exceeded, but not the share of it."""
+        summary, _ = self.run_again(compile_c("phases"), "30", "10")
+        self.assertLess(summary["peak_resident_bytes"], summary["budget_bytes"])
+        self.assertFalse(summary["budget_exceeded"])
+
+    def test_a_store_of_one_after_the_other(self):
+        """What three processes have in the store in turn is no more than its limit."""
+        one = f"{cycle()} --iterations 6 --layers 12 --block 4M --persistent 8M"
+        summary, _ = self.run_again("sh", "-c", f"{one} && {one} && {one}", budget="24M",
+                                    more=["--store-limit", "45M"])
+        self.assertGreater(summary["store_peak_bytes"], 0)
+        self.assertLessEqual(summary["store_peak_bytes"], 45 * MIB)
+
     def test_a_budget_that_does_not_come(self):
         """Without an iteration there is no peak to take a share of. That is said."""
         program = [PYTHON, "-c", NO_STEPS]

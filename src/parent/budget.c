@@ -135,10 +135,18 @@ static void enter(struct budget *budget, enum budget_state state, const struct p
 static void widen(const struct ebb_parent *parent, struct fast_memory *memory, uint64_t peak_bytes)
 {
     uint64_t budget = share_of_peak(parent, peak_bytes);
+    uint64_t before = atomic_load(&memory->ledger->budget_bytes);
+    uint64_t over = atomic_load(&memory->ledger->over_bytes);
     if (peak_bytes > memory->budget.of_bytes)
         memory->budget.of_bytes = peak_bytes;
-    if (budget > atomic_load(&memory->ledger->budget_bytes))
-        atomic_store(&memory->ledger->budget_bytes, budget);
+    if (budget <= before)
+        return;
+    atomic_store(&memory->ledger->budget_bytes, budget);
+    /* The share of a peak that was not the whole one was exceeded, which nobody asked for. */
+    while (over &&
+           !atomic_compare_exchange_weak(&memory->ledger->over_bytes, &over,
+                                         over > budget - before ? over - (budget - before) : 0))
+        ;
 }
 
 static bool is_in_force(const struct budget *budget)
@@ -272,6 +280,7 @@ void ebb__budget_look(struct ebb_parent *parent, struct fast_memory *memory)
     for (size_t i = 0; i < parent->processes.count; i++) {
         const struct process *process = parent->processes.items[i];
         if (process->memory != memory || process->channel < 0 ||
+            atomic_load(&process->stream.ring->counters.retired) ||
             now_ns - process->since_ns < patience_ns || ebb__budget_peak(process) < LARGE_BYTES)
             continue;
         memory->budget.told_open = true;
@@ -286,6 +295,8 @@ void ebb__budget_look(struct ebb_parent *parent, struct fast_memory *memory)
 void ebb__budget_forget(const struct process *process)
 {
     struct budget *budget = &process->memory->budget;
+    if (budget->untold_of == process)
+        budget->untold_of = NULL;
     if (budget->of != process)
         return;
     if (budget->state == BUDGET_PRESUMED)

@@ -18,9 +18,10 @@ struct budget {
     uint64_t of_bytes;  /* the peak that the budget is a share of */
     uint64_t own_bytes; /* that of `of` in it */
     bool told_infeasible, told_open;
-    uint64_t untold_bytes; /* the smallest feasible one, to be told; 0: none */
-    uint64_t tell_ns;      /* not before this time, nor while PRESUMED, */
-    size_t tell_after;     /* nor before the process has done so many iterations */
+    uint64_t untold_bytes;           /* the smallest feasible one, to be told; 0: none */
+    const struct process *untold_of; /* whose plan needs it. NULL: it has ended */
+    uint64_t tell_ns;                /* not before this time, nor while PRESUMED, */
+    size_t tell_after;               /* nor before the process has done so many iterations */
 };
 
 /* The most that the process would hold without Ebb, as far as seen. */

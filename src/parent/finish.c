@@ -199,6 +199,18 @@ static void parent_figures(const struct ebb_parent *parent, const struct fast_me
     }
 }
 
+/* Processes that come one after the other have the store's space in turn. Where all of it is
+ * counted, that count is the most. */
+static void store_figures(const struct ebb_parent *parent, struct ebb_parent_result *result)
+{
+    const struct ebb_ledger *ledger = parent->host_store.ledger;
+    uint64_t most = ledger ? peak_of(ledger) : UINT64_MAX, on_host = result->host.store_peak_bytes;
+    if (on_host <= most)
+        return;
+    result->store.peak_bytes -= on_host - most;
+    result->host.store_peak_bytes = most;
+}
+
 /* Closes the trace, if there is one. The first failure is reported. */
 static enum ebb_status end_recording(struct recording *recording, struct ebb_error *error)
 {
@@ -240,6 +252,9 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
         ;
     if (parent->host.lanes.state == LANES_PROBING)
         ebb__lanes_await(parent, &parent->host);
+    ebb__plans_tell_last(parent, &parent->host);
+    for (size_t i = 0; i < parent->devices.count; i++)
+        ebb__plans_tell_last(parent, parent->devices.items[i]);
     *result = parent->gone;
     result->iterations.planned_from = result->budget.from_iteration = -1;
     const struct process *main = ebb__gone_busiest(parent);
@@ -258,6 +273,7 @@ enum ebb_status ebb__parent_finish(struct ebb_parent *parent, struct ebb_parent_
         result->cache_dropped = main->recall.why_dropped;
     }
     parent_figures(parent, memory, result);
+    store_figures(parent, result);
     look_at_recorded(parent, main);
     return end_recording(&parent->recording, error);
 }

@@ -60,13 +60,16 @@ void ebb__gone_release(struct process *process)
 }
 
 /* A process that uses a device stands behind all others. The device, which counts as one, has its
- * blocks. What a fork has made counts by what it has added. */
+ * blocks. What a fork has made counts by what it has added. It counts twice if it has iterations:
+ * it may train on data that its parent only holds. */
 static uint64_t rank(const struct process *process)
 {
     const struct ebb_counters *counters = &process->stream.ring->counters;
     uint64_t peak = atomic_load(&counters->peak_live_bytes);
     uint64_t inherited = atomic_load(&counters->inherited_bytes);
-    return atomic_load(&counters->retired) ? 0 : 1 + (peak > inherited ? peak - inherited : 0);
+    uint64_t added = peak > inherited ? peak - inherited : 0;
+    bool repeats = process->stream.watch && ebb__watch_iterations(process->stream.watch) > 0;
+    return atomic_load(&counters->retired) ? 0 : 1 + (repeats ? 2 * added : added);
 }
 
 const struct process *ebb__gone_busiest(const struct ebb_parent *parent)

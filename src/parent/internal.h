@@ -317,6 +317,8 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
 /* Says what was held back: while the budget was presumed, and while small blocks that are not used
  * might still leave memory. */
 void ebb__plans_tell(struct ebb_parent *parent, const struct process *process);
+/* The same at the end of the run, if the budget was exceeded. */
+void ebb__plans_tell_last(struct ebb_parent *parent, struct fast_memory *memory);
 /* Plans `model`, which is what comes between planned iterations, and one of them, and sends the
  * plan. The plan of the iteration stays as it is. Returns true if it was sent. */
 bool ebb__parent_plan_beside(struct ebb_parent *parent, struct process *process,

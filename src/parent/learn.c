@@ -342,4 +342,6 @@ void ebb__parent_learn(struct ebb_parent *parent, struct process *process)
         look_on(parent, process);
         break;
     }
+    if (!process->stream.replaying) /* else in replan.c: it finds room first */
+        ebb__plans_tell(parent, process);
 }

@@ -70,15 +70,28 @@ static void say_infeasible(struct ebb_parent *parent, struct budget *budget, uin
     budget->untold_bytes = 0;
 }
 
+/* Is it still to be told? The budget may have grown with the peak. */
+static bool is_untold(struct fast_memory *memory)
+{
+    struct budget *budget = &memory->budget;
+    if (budget->untold_bytes <= atomic_load(&memory->ledger->budget_bytes))
+        budget->untold_bytes = 0;
+    return budget->untold_bytes && budget->state != BUDGET_PRESUMED;
+}
+
 void ebb__plans_tell(struct ebb_parent *parent, const struct process *process)
 {
     struct budget *budget = &process->memory->budget;
-    if (budget->untold_bytes <= atomic_load(&process->memory->ledger->budget_bytes))
-        budget->untold_bytes = 0; /* the budget has grown with the peak */
-    if (budget->untold_bytes && budget->state != BUDGET_PRESUMED &&
+    if (is_untold(process->memory) && budget->untold_of == process &&
         ebb__now_ns() >= budget->tell_ns &&
         ebb__watch_iterations(process->stream.watch) >= budget->tell_after)
         say_infeasible(parent, budget, budget->untold_bytes);
+}
+
+void ebb__plans_tell_last(struct ebb_parent *parent, struct fast_memory *memory)
+{
+    if (is_untold(memory) && atomic_load(&memory->ledger->over_bytes))
+        say_infeasible(parent, &memory->budget, memory->budget.untold_bytes);
 }
 
 /* Small blocks that are not used leave memory in so long. */
@@ -108,7 +121,8 @@ static void tell_infeasible(struct ebb_parent *parent, struct process *process,
     bool may_change = (is_for_small || grows) && !budget->told_infeasible;
     if (budget->state == BUDGET_PRESUMED || may_change) {
         /* The budget may be of another size soon. Small blocks may turn out to be unused. */
-        if (budget->untold_bytes == 0) {
+        if (budget->untold_bytes == 0 || budget->untold_of != process) {
+            budget->untold_of = process;
             budget->tell_ns = may_change ? ebb__now_ns() + small_settled_ns() : 0;
             budget->tell_after =
                 grows ? ebb__watch_iterations(process->stream.watch) + PEAK_ITERATIONS : 0;
@@ -230,7 +244,7 @@ bool ebb__parent_plan(struct ebb_parent *parent, struct process *process,
     }
     if (!plan->feasible)
         tell_infeasible(parent, process, &planned, terms.budget_bytes);
-    else
+    else if (process->memory->budget.untold_of == process)
         process->memory->budget.untold_bytes = 0;
     if (ebb__planned_check(&planned, &error) != EBB_OK && plan->feasible)
         ebb__parent_warn(parent, "the plan failed its check and is not used: %s", error.why);

@@ -8,15 +8,24 @@
  *   freed: the next step frees them when it has its images. After each 5th one is an evaluation
  *          with larger blocks
  *   large: as freed, but the evaluation is after each 16th step, with blocks of four times the size
+ *   child: as kept, but in a child. The process itself has 128 MiB of data and waits
  * With END, the process kills itself after that step, as a user may. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { LAYERS = 16, ACTIVATION = 2 << 20, IMAGES = 3 << 20, LABELS = 1 << 18, LAYER_US = 1500 };
+enum {
+    LAYERS = 16,
+    ACTIVATION = 2 << 20,
+    IMAGES = 3 << 20,
+    LABELS = 1 << 18,
+    DATA = 128 << 20,
+    LAYER_US = 1500
+};
 
 static struct layer {
     uint64_t *weight, *gradient;
@@ -81,13 +90,30 @@ static void evaluate(int step, size_t times)
         free(layers[i].activation);
 }
 
+/* Returns in the child. */
+static void go_on_as_child(void)
+{
+    unsigned char *data = filled(DATA, 1);
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        return;
+    if (child < 0 || waitpid(child, &status, 0) < 0 || status || data[DATA - 1] != 1)
+        exit(2);
+    exit(0);
+}
+
 int main(int count, char **arguments)
 {
     if (count < 3)
         return 2;
-    int is_kept = !strcmp(arguments[1], "kept"), is_large = !strcmp(arguments[1], "large");
+    int is_child = !strcmp(arguments[1], "child");
+    int is_kept = is_child || !strcmp(arguments[1], "kept"),
+        is_large = !strcmp(arguments[1], "large");
     int steps = atoi(arguments[2]), end = count > 3 ? atoi(arguments[3]) : 0;
     uint64_t sum = 0;
+    if (is_child)
+        go_on_as_child();
     for (int i = 0; i < LAYERS; i++)
         layers[i].weight = filled(weight_words(i) * sizeof(uint64_t), i + 1);
     for (int step = 0; step < steps; step++) {
