@@ -31,7 +31,11 @@ EXPORT long syscall(long number, ...);
 /* True if the child of a clone with `flags` needs the same as the child of a fork. */
 static bool is_fork(uint64_t flags)
 {
-    if (flags & CLONE_VM || !ebb__shim_runtime_now() || ebb__fork_is_under_way())
+    if (flags & CLONE_VM || ebb__fork_is_under_way())
+        return false;
+    ebb__shim_hold_start(); /* one that is under way ends */
+    ebb__shim_let_start(false);
+    if (!ebb__shim_runtime_now())
         return false;
     if (!(flags & CLONE_FILES))
         return true;
