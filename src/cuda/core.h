@@ -44,13 +44,14 @@ enum cuda_block_state {
 /* What each launch reads and writes stands first, in one line of the processor's cache. Threads
  * that launch with the same blocks send that line to each other. */
 struct cuda_block {
-    uint8_t state;             /* enum cuda_block_state */
-    uint8_t is_small : 1;      /* in a slab, which is always resident: never moved, in no plan */
-    uint8_t is_kept : 1;       /* stays resident until it is freed */
-    uint8_t is_placed : 1;     /* at a planned address */
-    uint8_t is_served : 1;     /* absent, and accesses to it are served where they would fail */
-    uint8_t stays_absent : 1;  /* for life: kernels that nobody announces use it over the bus */
-    uint8_t evict_due : 1;     /* the plan evicts it as soon as no work holds it */
+    uint8_t state;            /* enum cuda_block_state */
+    uint8_t is_small : 1;     /* in a slab, which is always resident: never moved, in no plan */
+    uint8_t is_kept : 1;      /* stays resident until it is freed */
+    uint8_t is_placed : 1;    /* at a planned address */
+    uint8_t is_served : 1;    /* absent, and accesses to it are served where they would fail */
+    uint8_t stays_absent : 1; /* for life: kernels that nobody announces use it over the bus */
+    uint8_t is_fixed : 1;  /* kept, and its pages do not move either, not even while it is quiet */
+    uint8_t evict_due : 1; /* the plan evicts it as soon as no work holds it */
     uint8_t is_of_stream : 1;  /* it was allocated in the order of a stream */
     uint32_t holds;            /* works between begin and end that use it: not evicted; small: 0 */
     uint32_t arrival;          /* number of the move that makes it resident; 0: over */

@@ -125,6 +125,8 @@ void ebb__cuda_count_stall(struct ebb_cuda *engine, uint64_t since_ns);
 void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival);
 void ebb__cuda_wait_for_arrival(struct ebb_cuda *engine, uint32_t arrival);
+/* What leaves has left, unless kernels wait for what is still to come: then until patience ends. */
+void ebb__cuda_wait_for_evictions(struct ebb_cuda *engine);
 /* Is `before` over, or if that is NULL, all that is owed? Asks the driver. Expects the lock. */
 bool ebb__cuda_is_behind(struct ebb_cuda *engine, const struct cuda_passages *before);
 /* Until the stream is ordered behind `before`, or all that is owed, or until patience ends. */

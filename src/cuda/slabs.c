@@ -195,7 +195,7 @@ void ebb__slabs_give(struct cuda_slabs *slabs, uint32_t block, uint32_t *unit,
     *unit = CUDA_NO_UNIT;
     before->count = 0;
     entry->state = CUDA_BLOCK_FREE;
-    entry->is_kept = 0;
+    entry->is_kept = entry->is_fixed = 0;
     entry->arrival = 0;
     entry->before.count = 0;
     entry->older = slab->free_head;

@@ -136,6 +136,8 @@ uint32_t ebb__streams_find_in(struct cuda_streams *streams, CUcontext context, C
 {
     uint64_t thread = handle == CU_STREAM_PER_THREAD ? own_thread() : 0;
     handle = usual_handle(handle);
+    if (!context)
+        context = streams->context;
     if (streams->newest != CUDA_NO_STREAM &&
         is_it(&streams->streams[streams->newest], handle, thread, context))
         return streams->newest;
@@ -147,7 +149,7 @@ uint32_t ebb__streams_find_in(struct cuda_streams *streams, CUcontext context, C
 
 uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order)
 {
-    return ebb__streams_find_in(streams, streams->context, handle, order);
+    return ebb__streams_find_in(streams, NULL, handle, order);
 }
 
 void ebb__streams_begin(struct cuda_streams *streams, uint32_t index, uint64_t order)

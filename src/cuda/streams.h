@@ -87,7 +87,7 @@ void ebb__streams_await(const struct cuda_streams *streams, CUstream handle);
 
 /* The stream of a handle, which becomes known. CUDA_NO_STREAM: too many live ones. */
 uint32_t ebb__streams_find(struct cuda_streams *streams, CUstream handle, uint64_t order);
-/* The same where a default stream is that of `context`. */
+/* The same where a default stream is that of `context`. NULL: of the engine's. */
 uint32_t ebb__streams_find_in(struct cuda_streams *streams, CUcontext context, CUstream handle,
                               uint64_t order);
 /* Work is about to be queued, and has been queued. */

@@ -50,6 +50,18 @@ void ebb__cuda_wait_for_issue(struct ebb_cuda *engine, uint32_t arrival)
     wait_until(engine, ebb__mover_is_issued, arrival);
 }
 
+void ebb__cuda_wait_for_evictions(struct ebb_cuda *engine)
+{
+    uint64_t since_ns = ebb__now_ns(), most_ns = (uint64_t)ebb__tuning()->cuda_patience_ns;
+    while (ebb__now_ns() - since_ns < most_ns && ebb__cuda_lock(engine)) {
+        uint64_t leaving = ebb__mover_leaving_units(engine->mover);
+        ebb__cuda_unlock(engine);
+        if (!leaving)
+            return;
+        pause_since(since_ns);
+    }
+}
+
 void ebb__cuda_wait_alone(struct ebb_cuda *engine, uint32_t arrival)
 {
     uint64_t since_ns = ebb__now_ns();

@@ -176,8 +176,8 @@ static void note_absent(struct ebb_cuda *engine, uint32_t block, struct begun *b
 static void fetch_stray(struct ebb_cuda *engine, uint32_t block)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
-    if (entry->is_kept && is_trusting(engine))
-        return; /* kernels that nobody announces may use it */
+    if (entry->is_fixed || (entry->is_kept && is_trusting(engine)))
+        return; /* what nobody announces may use it */
     if (!entry->arrival && entry->state == CUDA_BLOCK_RESIDENT &&
         ebb__mover_is_stray(engine->mover, entry->first_unit, entry->unit_count))
         ebb__room_fetch_stray(&engine->room, block);
@@ -310,12 +310,6 @@ static void wait_on_host(struct ebb_cuda *engine, struct ebb_cuda_work *work, st
         ebb__cuda_count_stall(engine, since_ns);
 }
 
-static uint32_t find_stream(struct ebb_cuda *engine, const struct ebb_cuda_work *work)
-{
-    CUcontext context = work->elsewhere ? work->elsewhere : engine->streams.context;
-    return ebb__streams_find_in(&engine->streams, context, work->stream, engine->order);
-}
-
 CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
 {
     work->held_count = 0;
@@ -329,7 +323,8 @@ CUresult ebb__cuda_begin(struct ebb_cuda *engine, struct ebb_cuda_work *work)
         return CUDA_ERROR_NOT_INITIALIZED;
     bool fits = true, arrived = true, ordered = true;
     if (!work->is_captured) {
-        begun.stream = find_stream(engine, work);
+        begun.stream =
+            ebb__streams_find_in(&engine->streams, work->elsewhere, work->stream, engine->order);
         work->is_unlisted = begun.stream == CUDA_NO_STREAM;
         if (work->is_unlisted)
             ebb__cuda_news(engine, CUDA_NEWS_STREAMS);
@@ -371,7 +366,8 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
         return;
     uint32_t stream = CUDA_NO_STREAM;
     if (!work->is_captured && !work->is_unlisted)
-        stream = find_stream(engine, work);
+        stream =
+            ebb__streams_find_in(&engine->streams, work->elsewhere, work->stream, engine->order);
     ebb__clock_work_end(engine->clock, work->stream, is_queued);
     if (stream != CUDA_NO_STREAM)
         ebb__streams_end(&engine->streams, stream);
@@ -384,15 +380,16 @@ void ebb__cuda_end(struct ebb_cuda *engine, struct ebb_cuda_work *work, bool is_
 
 /* ---- uses that no work names ----------------------------------------------------------------- */
 
-/* Nobody will announce the kernels that use it. So the caller waits until it moves no more. */
-static void keep(struct ebb_cuda *engine, uint32_t block, struct begun *begun)
+/* Nobody will announce what uses it. is_fixed: so the caller waits until it moves no more. */
+static void keep(struct ebb_cuda *engine, uint32_t block, bool is_fixed, struct begun *begun)
 {
     struct cuda_block *entry = &engine->table.blocks[block];
     entry->is_kept = 1;
+    entry->is_fixed |= is_fixed;
     if (entry->state == CUDA_BLOCK_ABSENT && !entry->stays_absent &&
         ebb__room_make(&engine->room, entry->unit_count))
         ebb__room_fetch(&engine->room, block);
-    if (is_trusting(engine)) {
+    if (is_fixed) {
         entry->stays_absent = entry->state == CUDA_BLOCK_ABSENT;
         note_absent(engine, block, begun);
     }
@@ -405,7 +402,7 @@ void ebb__cuda_reach(struct ebb_cuda *engine, CUdeviceptr pointer)
     uint32_t block = ebb__cuda_find(engine, pointer);
     struct begun begun = {.stream = CUDA_NO_STREAM};
     if (block)
-        keep(engine, block, &begun);
+        keep(engine, block, is_trusting(engine), &begun);
     ebb__cuda_unlock(engine);
     ebb__cuda_wait_alone(engine, begun.light);
     ebb__cuda_wait_alone(engine, begun.arrival);
@@ -432,10 +429,13 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
         return;
     CUdeviceptr last = address + bytes - 1, at = address;
     struct begun begun = {.stream = CUDA_NO_STREAM};
+    bool is_fixed = !engine->backing->ops->is_coherent, is_absent = false;
     for (;;) {
         uint32_t block = ebb__cuda_find(engine, at);
         if (block)
-            keep(engine, block, &begun);
+            keep(engine, block, is_fixed, &begun);
+        is_absent |=
+            engine->table.blocks[block].stays_absent; /* number 0 is none, and not absent */
         CUdeviceptr next = next_place(engine, at, block);
         if (next > last || next <= at)
             break;
@@ -444,4 +444,6 @@ void ebb__cuda_keep(struct ebb_cuda *engine, CUdeviceptr address, size_t bytes)
     ebb__cuda_unlock(engine);
     ebb__cuda_wait_alone(engine, begun.light);
     ebb__cuda_wait_alone(engine, begun.arrival);
+    if (is_absent && engine->gate.is_used)
+        ebb__cuda_wait_for_evictions(engine);
 }
