@@ -357,6 +357,12 @@ class Whole(unittest.TestCase):
                 done = run(["cuda_contexts", "freed"], **variables, **{variable: "1"})
                 self.assertEqual(result, done.returncode, done.stderr)
 
+    def test_signals(self):
+        """Threads of the engine take none of the program's."""
+        for backing in "managed", "vmm-host", "vmm-trusting", "native":
+            done = through(["cuda_signals"], EBB_ALONE_BACKING=backing)
+            self.assertEqual((0, "good\n", ""), (done.returncode, done.stdout, done.stderr))
+
     def test_contexts_that_end(self):
         """Work is ordered by events after more have ended with their contexts than there may be."""
         for backing in "managed", "vmm-trusting":

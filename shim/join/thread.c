@@ -5,21 +5,16 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 
 #define STACK_BYTES ((size_t)256 << 10)
 
 bool ebb__join_start_thread(void *(*function)(void *), void *argument)
 {
-    sigset_t all, before;
-    sigfillset(&all);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread;
     int why = ebb__thread_create(&thread, &attributes, STACK_BYTES, function, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     errno = why;
     return why == 0;

@@ -1,6 +1,7 @@
 #include "cuda/feeder.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 
 #include <sys/prctl.h>
 #include <time.h>
@@ -115,7 +116,7 @@ bool ebb__feeder_start(struct cuda_feeder *feeder)
         return false;
     pthread_mutex_init(&feeder->lock, NULL);
     pthread_cond_init(&feeder->wake, NULL);
-    feeder->is_started = pthread_create(&feeder->thread, NULL, run, feeder) == 0;
+    feeder->is_started = ebb__thread_start(&feeder->thread, CUDA_STACK_BYTES, run, feeder) == 0;
     return feeder->is_started;
 }
 

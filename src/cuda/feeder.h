@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#define CUDA_STACK_BYTES ((size_t)8 << 20) /* of threads that call the driver */
+
 #define CUDA_MOST_FEEDS 4u
 
 enum cuda_feed_state { CUDA_FEED_WAITS, CUDA_FEED_OVER, CUDA_FEED_FAILED };

@@ -2,6 +2,7 @@
 #include "cuda/mover_internal.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "cuda/memory.h"
 
 #include <errno.h>
@@ -400,7 +401,8 @@ enum ebb_status ebb__mover_create(const struct cuda_mover_config *config, struct
                    ebb__queue_reserve(&mover->queues.drop, 1);
     struct cuda_visit visit = ebb__streams_enter(config->streams);
     is_made = is_made && make_resources(mover);
-    if (is_made && start_feeder(mover) && pthread_create(&mover->thread, NULL, run, mover) == 0)
+    if (is_made && start_feeder(mover) &&
+        ebb__thread_start(&mover->thread, CUDA_STACK_BYTES, run, mover) == 0)
         mover->is_started = true;
     if (!mover->is_started) {
         ebb__feeder_stop(&mover->lanes.feeder);

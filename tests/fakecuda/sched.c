@@ -10,6 +10,7 @@
  */
 #include "fake.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -228,7 +229,12 @@ static void start_thread(void *(*body)(void *), void *argument)
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, 512 << 10);
-    if (pthread_create(&thread, &attributes, body, argument)) {
+    sigset_t all, before; /* they take no signals, as those of the driver */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int why = pthread_create(&thread, &attributes, body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (why) {
         fprintf(stderr, "fakecuda: no thread for a stream\n");
         abort();
     }

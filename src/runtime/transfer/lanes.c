@@ -11,7 +11,6 @@
 #include "base/tuning.h"
 
 #include <errno.h>
-#include <signal.h>
 
 #define WORKER_STACK_BYTES ((size_t)256 << 10)
 
@@ -298,11 +297,8 @@ bool ebb__mover_start(struct transfer *transfer)
         errno = E2BIG;
         return false;
     }
-    sigset_t all, before;
-    sigfillset(&all);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* workers must not take the program's signals */
     transfer->worker_count = 0;
     int why = 0;
     for (unsigned i = 0; i < out + in && !why; i++) {
@@ -310,7 +306,6 @@ bool ebb__mover_start(struct transfer *transfer)
                                  i < out ? &transfer->out : &transfer->in);
         transfer->worker_count += !why;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (why)
         ebb__mover_stop(transfer);
