@@ -247,6 +247,14 @@ class Schedules(unittest.TestCase):
                     self.many(["cuda_captured", *options], "", part(20), moves,
                               {"EBB_ALONE_BACKING": backing, **budget(20)})
 
+    def test_graphs_of_graphs(self):
+        """What belongs to a graph ends with it, and its blocks with both."""
+        for kind in "body", "moved", "node":
+            for backing in BACKINGS:
+                with self.subTest(kind=kind, backing=backing):
+                    self.many(["cuda_bodies", kind], "good\n", part(20), None,
+                              {"EBB_ALONE_BACKING": backing, **budget(20)})
+
     def test_kernels_that_name_nothing(self):
         """A block that is in use does not move, although nobody names it."""
         for options in [], ["--graph"]:

@@ -292,7 +292,7 @@ ORDER = {
         "lanes",
         "detours",
         "unions",
-        "kept",
+        "kept owned",
         "params payload",
         "addresses contexts copies exclusions hooks launches look_up marks memory modules "
         "placement second_door sets translate words",

@@ -1,11 +1,12 @@
 /* Graphs. A launch of a graph uses what its nodes use. That union is made when the graph is
  * instantiated or updated as a whole. If one node is updated, what it has used before is taken out.
- * The union is made again at the next launch only: JAX updates many nodes before one. The bodies of
- * conditional nodes are not seen. */
+ * The union is made again at the next launch only: JAX updates many nodes before one. Bodies
+ * of conditional nodes count as parts of their graph, whether they run or not. */
 #include "graphs.h"
 
 #include "job.h"
 #include "kept.h"
+#include "owned.h"
 #include "params.h"
 #include "payload.h"
 #include "unions.h"
@@ -107,6 +108,38 @@ static void replace(uintptr_t key, struct door_union *set)
     ebb__kept_sweep();
 }
 
+/* Blocks that captures of the graph, and of those that belong to it, keep. */
+struct keeps {
+    CUdeviceptr *blocks;
+    size_t count;
+};
+
+static void keep_all(struct keeps *keeps, const struct door_union *set)
+{
+    size_t more = set ? set->kept_count : 0;
+    CUdeviceptr *blocks =
+        more ? realloc(keeps->blocks, (keeps->count + more) * sizeof *blocks) : NULL;
+    if (!blocks)
+        return;
+    keeps->blocks = blocks;
+    for (size_t i = 0; i < more; i++)
+        blocks[keeps->count++] = set->uses[set->count + i].address;
+}
+
+static void use_owned(struct door_job *job, CUgraph graph, uint64_t *name, int depth,
+                      struct nodes *nodes, struct keeps *keeps)
+{
+    struct door_owned owned;
+    for (size_t i = 0; depth <= DEEPEST && ebb__owned_find(graph, i, &owned); i++) {
+        struct door_union *captured = ebb__unions_hold(ebb__unions_key(owned.graph));
+        if (owned.is_body)
+            use_graph(job, owned.graph, name, depth, nodes);
+        keep_all(keeps, captured);
+        ebb__unions_let_go(captured);
+        use_owned(job, owned.graph, name, depth + 1, nodes, keeps);
+    }
+}
+
 /* Also keeps what the capture of `graph` keeps. */
 static void know(CUgraphExec handle, CUgraph graph)
 {
@@ -114,10 +147,13 @@ static void know(CUgraphExec handle, CUgraph graph)
     uint64_t name = 0xcbf29ce484222325u;
     struct door_union *captured = ebb__unions_hold(ebb__unions_key(graph));
     struct nodes nodes = {.is_asked = true};
+    struct keeps keeps = {0};
     ebb__job_init(&job);
     use_graph(&job, graph, &name, 0, &nodes);
+    use_owned(&job, graph, &name, 1, &nodes, &keeps);
     replace(ebb__unions_exec_key(handle),
-            ebb__unions_make(captured, &job, nodes.items, name, NULL, 0));
+            ebb__unions_make(captured, &job, nodes.items, name, keeps.blocks, keeps.count));
+    free(keeps.blocks);
     free(nodes.items);
     ebb__unions_let_go(captured);
 }
@@ -221,8 +257,39 @@ CUresult ebb__door_exec_destroy(__typeof__(cuGraphExecDestroy) *next, CUstream s
 CUresult ebb__door_graph_destroy(__typeof__(cuGraphDestroy) *next, CUstream stream, CUgraph a)
 {
     (void)stream;
+    ebb__owned_end_graph(a);
     replace(ebb__unions_key(a), NULL);
     return next(a);
+}
+
+CUresult ebb__door_destroy_node(__typeof__(cuGraphDestroyNode) *next, CUstream stream,
+                                CUgraphNode a)
+{
+    (void)stream;
+    ebb__owned_end_node(a);
+    ebb__kept_sweep();
+    return next(a);
+}
+
+CUresult ebb__door_add_node(__typeof__(cuGraphAddNode) *next, CUstream stream, CUgraphNode *a,
+                            CUgraph b, const CUgraphNode *c, size_t d, CUgraphNodeParams *e)
+{
+    (void)stream;
+    CUresult result = next(a, b, c, d, e);
+    if (result == CUDA_SUCCESS)
+        ebb__owned_note(*a, b, e);
+    return result;
+}
+
+CUresult ebb__door_add_node_2(__typeof__(cuGraphAddNode_v2) *next, CUstream stream, CUgraphNode *a,
+                              CUgraph b, const CUgraphNode *c, const CUgraphEdgeData *d, size_t e,
+                              CUgraphNodeParams *f)
+{
+    (void)stream;
+    CUresult result = next(a, b, c, d, e, f);
+    if (result == CUDA_SUCCESS)
+        ebb__owned_note(*a, b, f);
+    return result;
 }
 
 CUresult ebb__door_exec_update(__typeof__(cuGraphExecUpdate) *next, CUstream stream, CUgraphExec a,

@@ -388,6 +388,13 @@ typedef struct CUgraphNodeParams_st {
             CUgraphChildGraphNodeOwnership ownership;
         } graph;
         struct {
+            cuuint64_t handle;
+            int type; /* CUgraphConditionalNodeType */
+            unsigned int size;
+            CUgraph *phGraph_out;
+            CUcontext ctx;
+        } conditional;
+        struct {
             CUevent event;
         } eventWait;
         struct {

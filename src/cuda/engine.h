@@ -23,8 +23,8 @@
  * - ebb__cuda_begin(), ebb__cuda_alloc(), with EBB_CUDA_VMM_HOST: while something moves.
  * - ebb__cuda_alloc(), if memory is short: in the last steps before CUDA_ERROR_OUT_OF_MEMORY. With
  *   EBB_CUDA_NATIVE, until the pages are there.
- * - ebb__cuda_reach(), with EBB_CUDA_VMM_TRUSTING, and ebb__cuda_keep(), with mapped backings: until
- *   the block is there.
+ * - ebb__cuda_reach(), with EBB_CUDA_VMM_TRUSTING, and ebb__cuda_keep(), with mapped backings:
+ *   until the block is there.
  *
  * What a work uses steers the schedule only. With the managed backing an access that nobody
  * announced is served by the driver: it costs time, never correctness.

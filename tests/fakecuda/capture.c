@@ -153,6 +153,23 @@ API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
     return CUDA_SUCCESS;
 }
 
+API cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph, const CUgraphNode *deps,
+                                const CUgraphEdgeData *edges, size_t count,
+                                CUstreamCaptureMode mode)
+{
+    struct CUstream_st *stream;
+    (void)edges;
+    TRY(cuStreamBeginCapture_v2(handle, mode));
+    TRY(stream_of(handle, &stream));
+    pthread_mutex_lock(&fake_control);
+    cuGraphDestroy(stream->capture->graph);
+    stream->capture->graph = graph;
+    fake_nodes_add(&stream->tails,
+                   &(struct node_set){(CUgraphNode *)(uintptr_t)deps, (unsigned)count});
+    pthread_mutex_unlock(&fake_control);
+    return CUDA_SUCCESS;
+}
+
 API cuStreamBeginCapture(CUstream stream)
 {
     return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);

@@ -396,6 +396,7 @@ struct CUgraphNode_st {
     CUgraphNodeType type;
     struct op *op; /* NULL: an empty node, or a child graph */
     CUgraph child;
+    bool owns_child;
     struct node_set deps;
     size_t index;
     bool mark;

@@ -58,18 +58,44 @@ API cuGraphCreate(CUgraph *graph, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+static void free_node(CUgraphNode node)
+{
+    if (node->op)
+        fake_op_free(node->op);
+    if (node->owns_child)
+        cuGraphDestroy(node->child);
+    fake_nodes_clear(&node->deps);
+    free(node);
+}
+
+/* For a node on which no other one depends. */
+API cuGraphDestroyNode(CUgraphNode node)
+{
+    TRY(fake_ready());
+    if (!node)
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    CUgraph graph = node->graph;
+    for (size_t i = 0; i < graph->count; i++)
+        for (unsigned k = 0; k < graph->nodes[i]->deps.count; k++)
+            if (graph->nodes[i]->deps.nodes[k] == node)
+                DONE(CUDA_ERROR_NOT_SUPPORTED);
+    for (size_t i = 0, kept = 0; i < graph->count; i++)
+        if (graph->nodes[i] != node) {
+            graph->nodes[i]->index = kept;
+            graph->nodes[kept++] = graph->nodes[i];
+        }
+    graph->count--;
+    free_node(node);
+    return CUDA_SUCCESS;
+}
+
 API cuGraphDestroy(CUgraph graph)
 {
     TRY(fake_ready());
     if (!graph)
         DONE(CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < graph->count; i++) {
-        CUgraphNode node = graph->nodes[i];
-        if (node->op)
-            fake_op_free(node->op);
-        fake_nodes_clear(&node->deps);
-        free(node);
-    }
+    for (size_t i = 0; i < graph->count; i++)
+        free_node(graph->nodes[i]);
     free(graph->nodes);
     free(graph);
     return CUDA_SUCCESS;
@@ -86,6 +112,10 @@ API cuGraphClone(CUgraph *to, CUgraph from)
         struct op *op = node->op ? fake_op_clone(node->op) : NULL;
         CUgraphNode copy = fake_graph_add(graph, node->type, op, &(struct node_set){NULL, 0});
         copy->child = node->child;
+        if (node->owns_child) {
+            TRY(cuGraphClone(&copy->child, node->child));
+            copy->owns_child = true;
+        }
     }
     for (size_t i = 0; i < from->count; i++)
         for (unsigned k = 0; k < from->nodes[i]->deps.count; k++) {
@@ -218,8 +248,22 @@ static CUresult add_any(const struct at *at, CUgraphNodeParams *params)
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return cuGraphAddEmptyNode(at->node, at->graph, at->deps, at->count);
     case CU_GRAPH_NODE_TYPE_GRAPH:
+        if (params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+            TRY(add(at, CU_GRAPH_NODE_TYPE_GRAPH, NULL));
+            (*at->node)->child = params->graph.graph;
+            (*at->node)->owns_child = true;
+            return CUDA_SUCCESS;
+        }
         return cuGraphAddChildGraphNode(at->node, at->graph, at->deps, at->count,
                                         params->graph.graph);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: /* one body, which always runs */
+        if (params->conditional.size != 1)
+            DONE(CUDA_ERROR_NOT_SUPPORTED);
+        TRY(add(at, CU_GRAPH_NODE_TYPE_CONDITIONAL, NULL));
+        (*at->node)->child = fake_graph_new();
+        (*at->node)->owns_child = true;
+        params->conditional.phGraph_out = &(*at->node)->child;
+        return CUDA_SUCCESS;
     default:
         DONE(CUDA_ERROR_NOT_SUPPORTED);
     }
