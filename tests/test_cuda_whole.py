@@ -365,6 +365,14 @@ class Whole(unittest.TestCase):
                 done = run(["cuda_contexts", "freed"], **variables, **{variable: "1"})
                 self.assertEqual(result, done.returncode, done.stderr)
 
+    def test_words_that_are_refused(self):
+        """The documentation of the driver says so for managed memory. The user is told what helps."""
+        for backing, is_refused in ("managed", True), ("vmm-host", False):
+            done = through(["cuda_contexts", "word"], EBB_ALONE_BACKING=backing,
+                           FAKECUDA_FAULTS="word:1+", **budget(20))
+            self.assertEqual(is_refused, done.returncode != 0, done.stderr)
+            self.assertEqual(is_refused, "--cuda-backing vmm-host allows it" in done.stderr)
+
     def test_signals(self):
         """Threads of the engine take none of the program's."""
         for backing in "managed", "vmm-host", "vmm-trusting", "native":

@@ -1,9 +1,12 @@
 /* Waits of a stream for a word in memory, and writes of one. A wait looks at its word for as long
  * as it takes, and no kernel names it. So the word's block stays where it is from then on. The
  * engine does not hear of it: what it did for the work could wait for the word as well. */
+#include "attach.h"
 #include "door.h"
 #include "job.h"
 #include "unheard.h"
+
+#include <stdatomic.h>
 
 /* Is it in a block? */
 static bool keep_word(CUdeviceptr address)
@@ -17,10 +20,24 @@ static bool keep_word(CUdeviceptr address)
     return true;
 }
 
-static CUresult ended(CUresult result, bool is_kept)
+/* The driver has refused it: was that for the backing? */
+static void tell_refused(CUdeviceptr address)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    unsigned is_managed = 0;
+    if (ebb__real.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) ==
+            CUDA_SUCCESS &&
+        (is_managed & 1) && !atomic_flag_test_and_set(&told))
+        ebb__attach_warn(NULL, "the driver refuses that a stream waits for a word in a block, or "
+                               "writes one: --cuda-backing vmm-host allows it");
+}
+
+static CUresult ended(CUresult result, bool is_kept, CUdeviceptr address)
 {
     if (is_kept && result == CUDA_SUCCESS)
         ebb__unheard_note();
+    else if (is_kept && result == CUDA_ERROR_INVALID_VALUE)
+        tell_refused(address);
     return result;
 }
 
@@ -31,7 +48,7 @@ static CUresult ended(CUresult result, bool is_kept)
     {                                                                                              \
         (void)stream;                                                                              \
         bool is_kept = keep_word(b);                                                               \
-        return ended(next(a, b, c, d), is_kept);                                                   \
+        return ended(next(a, b, c, d), is_kept, b);                                                \
     }
 WORD(32)
 WORD(64)
@@ -53,8 +70,9 @@ CUresult ebb__door_words(__typeof__(cuStreamBatchMemOp_v2) *next, CUstream strea
                          unsigned b, CUstreamBatchMemOpParams *c, unsigned d)
 {
     (void)stream;
-    bool is_kept = false;
+    CUdeviceptr kept = 0;
     for (unsigned i = 0; c && i < b; i++)
-        is_kept |= keep_words(&c[i]);
-    return ended(next(a, b, c, d), is_kept);
+        if (keep_words(&c[i]))
+            kept = c[i].waitValue.address;
+    return ended(next(a, b, c, d), kept != 0, kept);
 }

@@ -37,6 +37,7 @@ enum fault_point {
     FAULT_STALL,     /* a kernel never ends */
     FAULT_EVENT,     /* cuEventCreate is out of memory */
     FAULT_STREAM,    /* cuStreamCreate is out of memory */
+    FAULT_WORD,      /* a stream's wait for a word in managed memory, or its write, is refused */
     FAULT_COUNT
 };
 

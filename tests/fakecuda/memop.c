@@ -22,6 +22,12 @@ static char *word(CUdeviceptr address, int bytes)
     return at;
 }
 
+static bool is_managed(CUdeviceptr address)
+{
+    struct range range;
+    return fake_is_known((const void *)(uintptr_t)address, &range) && range.kind == RANGE_MANAGED;
+}
+
 static bool holds(uint64_t now, uint64_t value, unsigned flags, bool wide)
 {
     switch (flags & 3) {
@@ -84,6 +90,8 @@ static CUresult submit(CUstream handle, bool waits, bool wide, CUdeviceptr addre
         DONE(CUDA_ERROR_NOT_SUPPORTED);
     if (!address || address % (wide ? 8 : 4) || !word(address, wide ? 8 : 4) ||
         flags & ~(waits ? 3u | CU_STREAM_WAIT_VALUE_FLUSH : 1u))
+        DONE(CUDA_ERROR_INVALID_VALUE);
+    if (is_managed(address) && fake_fault(FAULT_WORD))
         DONE(CUDA_ERROR_INVALID_VALUE);
     struct memop_op *op = fake_op_new(&memop_class, sizeof(*op));
     if (!op)

@@ -11,7 +11,7 @@ bool fake_faults_armed[FAULT_COUNT];
 
 static const char *const fault_names[FAULT_COUNT] = {"alloc", "managed",  "host",   "create",
                                                      "map",   "prefetch", "launch", "copy-late",
-                                                     "stall", "event",    "stream"};
+                                                     "stall", "event",    "stream", "word"};
 
 static struct fault {
     unsigned at;
