@@ -21,13 +21,16 @@ static void reach(CUdeviceptr to, CUdeviceptr pointer)
     ebb__cuda_reach(engine, pointer);
 }
 
-/* The driver knows page-locked memory and memory of devices. Other memory is the program's own. */
+/* The driver knows page-locked memory and memory of devices. Other memory, of which it says that it
+ * does not, is the program's own. */
 static bool is_host(CUdeviceptr address, bool must_be_locked)
 {
     unsigned type = 0;
-    bool is_known = ebb__real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                    address) == CUDA_SUCCESS;
-    return is_known ? type == CU_MEMORYTYPE_HOST : !must_be_locked;
+    CUresult result =
+        ebb__real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_INVALID_VALUE && !must_be_locked;
+    return type == CU_MEMORYTYPE_HOST;
 }
 
 static void scan_row(CUdeviceptr to, CUdeviceptr from, size_t bytes)
