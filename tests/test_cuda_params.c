@@ -35,7 +35,7 @@ int ebb__engines_owner(CUdeviceptr address)
     return address - FIRST < BYTES - 4096 ? 3 : -1;
 }
 
-bool ebb__engines_is_elsewhere(CUstream stream, int device)
+bool ebb__stream_is_elsewhere(CUstream stream, CUdevice device)
 {
     (void)stream, (void)device;
     return false;

@@ -275,7 +275,7 @@ class Schedules(unittest.TestCase):
 
     def test_neighbours(self):
         """A second device's default stream and pools, and its end, beside blocks of the first."""
-        for case in "copied", "pooled", "reset":
+        for case in "copied", "read", "pooled", "reset":
             self.same(["cuda_neighbour", case], seeds=part(30), moves=None, FAKECUDA_DEVICES=2,
                       FAKECUDA_LAZY_US=2000, FAKECUDA_RACES=1, **budget(8))
 

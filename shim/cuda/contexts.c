@@ -10,17 +10,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static void begin_context(void)
-{
-    ebb__engines_note_context();
-    ebb__door_use_device();
-}
-
 CUresult ebb__door_context_create(__typeof__(cuCtxCreate) *next, CUstream stream, CUcontext *a,
                                   unsigned b, CUdevice c)
 {
     (void)stream;
-    begin_context();
+    ebb__door_use_device();
     return next(a, b, c);
 }
 
@@ -29,7 +23,7 @@ CUresult ebb__door_context_create_bound(__typeof__(cuCtxCreate_v3) *next, CUstre
                                         CUdevice e)
 {
     (void)stream;
-    begin_context();
+    ebb__door_use_device();
     return next(a, b, c, d, e);
 }
 
@@ -37,7 +31,7 @@ CUresult ebb__door_context_create_with(__typeof__(cuCtxCreate_v4) *next, CUstrea
                                        CUcontext *a, CUctxCreateParams *b, unsigned c, CUdevice d)
 {
     (void)stream;
-    begin_context();
+    ebb__door_use_device();
     return next(a, b, c, d);
 }
 
@@ -54,7 +48,7 @@ CUresult ebb__door_green_context_create(__typeof__(cuGreenCtxCreate) *next, CUst
                                         CUgreenCtx *a, CUdevResourceDesc b, CUdevice c, unsigned d)
 {
     (void)stream;
-    begin_context();
+    ebb__door_use_device();
     ebb__engines_retaining(c);
     CUresult result = next(a, b, c, d);
     struct green *green = result == CUDA_SUCCESS ? malloc(sizeof *green) : NULL;

@@ -114,8 +114,6 @@ static bool establish(CUdevice device, CUcontext context)
             atomic_store(&known->engine, engine);
             atomic_store(&known->context, context);
             int only = atomic_load(&ebb__engines_only);
-            if (atomic_load(&device_end) && only != device)
-                ebb__engines_note_context();
             atomic_store(&ebb__engines_only,
                          !atomic_load(&device_end) || only == device ? device : -1);
             if (device >= atomic_load(&device_end))
@@ -187,20 +185,6 @@ int ebb__engines_current(void)
                                                                : -1;
 }
 
-static atomic_bool has_other_contexts;
-
-void ebb__engines_note_context(void)
-{
-    atomic_store(&has_other_contexts, true);
-}
-
-bool ebb__engines_is_elsewhere(CUstream stream, int device)
-{
-    bool is_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-    return is_default && atomic_load_explicit(&has_other_contexts, memory_order_relaxed) &&
-           ebb__engines_current() != device;
-}
-
 struct ebb_cuda *ebb__engines_here(void)
 {
     CUcontext current = NULL;
@@ -244,13 +228,13 @@ int ebb__engines_hearing(void)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-struct ebb_cuda *ebb__engines_of_pool(CUmemoryPool pool)
+CUdevice ebb__engines_of_pool(CUmemoryPool pool)
 {
     struct ebb_cuda *here = ebb__engines_here(); /* it may be made now */
     for (int i = 0; here && pool && i < EBB_DOOR_DEVICES; i++)
         if (atomic_load(&devices[i].default_pool) == pool)
-            return ebb__engines_at(i);
-    return NULL;
+            return i;
+    return -1;
 }
 
 CUmemoryPool ebb__engines_default_pool(CUdevice device)

@@ -38,7 +38,7 @@ int ebb__engines_owner(CUdeviceptr address);
 int ebb__engines_hearing(void);
 
 /* The same for the pool from which cuMemAllocFromPoolAsync takes: a default pool, else NULL. */
-struct ebb_cuda *ebb__engines_of_pool(CUmemoryPool pool);
+CUdevice ebb__engines_of_pool(CUmemoryPool pool);
 /* The default pool of a device while it has an engine, else NULL. */
 CUmemoryPool ebb__engines_default_pool(CUdevice device);
 /* The program has set another pool than the default one for cuMemAllocAsync on a device. */
@@ -67,10 +67,6 @@ int ebb__engines_current(void);
 /* Waits for all work of a context, whatever is captured elsewhere. *result: of the driver's
  * cuCtxSynchronize. False: there is no such context. */
 bool ebb__engines_await_context(CUcontext context, CUresult *result);
-/* The program has made a context of its own. */
-void ebb__engines_note_context(void);
-/* Is it a default stream of such a context, or of another device? */
-bool ebb__engines_is_elsewhere(CUstream stream, int device);
 /* New blocks are the driver's, and those of the engines stay where they are. False: no engine. */
 bool ebb__engines_freeze(void);
 /* In the child of a fork: no engine calls the driver. False: there was none. */

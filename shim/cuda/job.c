@@ -1,6 +1,7 @@
 #include "job.h"
 
 #include "unheard.h"
+#include "ways.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ void ebb__job_begin(struct door_job *job, enum ebb_cuda_work_kind kind, CUstream
         work->is_synchronous = is_synchronous;
         work->is_captured = is_captured;
         work->elsewhere = NULL;
-        if (!job->is_own_way && ebb__engines_is_elsewhere(stream, device))
+        if (!job->is_own_way && ebb__stream_is_elsewhere(stream, device))
             ebb__real.cuCtxGetCurrent(&work->elsewhere);
         work->name = name;
         work->uses = job->uses;

@@ -111,16 +111,21 @@ CUresult ebb__door_alloc_async(__typeof__(cuMemAllocAsync) *next, CUstream strea
     return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c);
 }
 
+/* The engine knows the default streams of its primary context only. */
+static CUstream order_of(CUstream stream, CUdevice device)
+{
+    return ebb__stream_is_elsewhere(stream, device) ? EBB_CUDA_NO_STREAM : stream;
+}
+
 CUresult ebb__door_alloc_from_pool(__typeof__(cuMemAllocFromPoolAsync) *next, CUstream stream,
                                    CUdeviceptr *a, size_t b, CUmemoryPool c, CUstream d)
 {
     CUstream on = ebb__job_stream(stream, d);
-    struct ebb_cuda *engine = NULL;
+    CUdevice owner = -1;
     if (a && b && !ebb__stream_is_captured(on))
-        engine = ebb__engines_of_pool(c);
-    if (engine && ebb__stream_is_special(on) && ebb__engines_at(ebb__engines_current()) != engine)
-        on = EBB_CUDA_NO_STREAM; /* the default stream of another device or context */
-    return engine ? ebb__kept_alloc(engine, b, on, a) : next(a, b, c, d);
+        owner = ebb__engines_of_pool(c);
+    struct ebb_cuda *engine = ebb__engines_at(owner);
+    return engine ? ebb__kept_alloc(engine, b, order_of(on, owner), a) : next(a, b, c, d);
 }
 
 /* Is it a block that other processes may open? Then it is freed now. A capture is the driver's
@@ -156,8 +161,7 @@ CUresult ebb__door_free_async(__typeof__(cuMemFreeAsync) *next, CUstream stream,
     if (ebb__stream_is_captured(on))
         return next(a, b);
     if (owner >= 0)
-        return ebb__kept_free(owner, a,
-                              ebb__engines_is_elsewhere(on, owner) ? EBB_CUDA_NO_STREAM : on);
+        return ebb__kept_free(owner, a, order_of(on, owner));
     return free_shared(a, &result) ? result : next(a, b);
 }
 

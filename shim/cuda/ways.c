@@ -7,6 +7,11 @@ bool ebb__stream_is_special(CUstream stream)
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
+bool ebb__stream_is_elsewhere(CUstream stream, CUdevice device)
+{
+    return ebb__stream_is_special(stream) && ebb__engines_current() != device;
+}
+
 bool ebb__way_find(CUstream stream, struct way *way)
 {
     CUcontext popped;

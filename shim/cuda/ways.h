@@ -13,6 +13,8 @@ struct way {
 
 /* A default stream: its handle means another one in each context, or in each thread. */
 bool ebb__stream_is_special(CUstream stream);
+/* Is it one of another context than the primary one of this device? */
+bool ebb__stream_is_elsewhere(CUstream stream, CUdevice device);
 /* That of a stream of the program, for the calling thread. */
 bool ebb__way_find(CUstream stream, struct way *way);
 

@@ -32,12 +32,13 @@ static void tell_refused(CUdeviceptr address)
                                "writes one: --cuda-backing vmm-host allows it");
 }
 
-static CUresult ended(CUresult result, bool is_kept, CUdeviceptr address)
+/* kept: where such a word is; 0: none is in a block. */
+static CUresult ended(CUresult result, CUdeviceptr kept)
 {
-    if (is_kept && result == CUDA_SUCCESS)
+    if (kept && result == CUDA_SUCCESS)
         ebb__unheard_note();
-    else if (is_kept && result == CUDA_ERROR_INVALID_VALUE)
-        tell_refused(address);
+    else if (kept && result == CUDA_ERROR_INVALID_VALUE)
+        tell_refused(kept);
     return result;
 }
 
@@ -47,8 +48,8 @@ static CUresult ended(CUresult result, bool is_kept, CUdeviceptr address)
                                    unsigned d)                                                     \
     {                                                                                              \
         (void)stream;                                                                              \
-        bool is_kept = keep_word(b);                                                               \
-        return ended(next(a, b, c, d), is_kept, b);                                                \
+        CUdeviceptr kept = keep_word(b) ? b : 0;                                                   \
+        return ended(next(a, b, c, d), kept);                                                      \
     }
 WORD(32)
 WORD(64)
@@ -74,5 +75,5 @@ CUresult ebb__door_words(__typeof__(cuStreamBatchMemOp_v2) *next, CUstream strea
     for (unsigned i = 0; c && i < b; i++)
         if (keep_words(&c[i]))
             kept = c[i].waitValue.address;
-    return ended(next(a, b, c, d), kept != 0, kept);
+    return ended(next(a, b, c, d), kept);
 }

@@ -1,6 +1,7 @@
 /* Work of a second device on blocks of the first. The argument is the case:
  *
  *   copied: the default stream of device 1 copies a block of device 0, and frees it
+ *   read: the same to the host, where device 1 has no memory of its own
  *   pooled: a block of device 0's pool is allocated in the default stream of device 1
  *   reset: a stream of device 1 has used blocks of device 0. Then device 1 is reset
  */
@@ -13,16 +14,19 @@ static void open_two_devices(void)
     primary = words_open(0);
 }
 
-static void copied(void)
+static void copied(int is_read)
 {
     const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 1},
                                     CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemoryPool usual;
     CUevent event;
     CUdeviceptr to;
+    unsigned *read;
     open_two_devices();
+    CHECK(cuMemHostAlloc((void **)&read, sizeof(host), 0));
     CHECK(cuCtxSetCurrent(own));
-    CHECK(cuMemAlloc_v2(&to, sizeof(host)));
+    if (!is_read)
+        CHECK(cuMemAlloc_v2(&to, sizeof(host)));
     CHECK(cuCtxSetCurrent(primary));
     CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     CHECK(cuDeviceGetDefaultMemPool(&usual, 0));
@@ -35,14 +39,18 @@ static void copied(void)
         CHECK(cuCtxSetCurrent(own));
         CHECK(cuStreamWaitEvent(NULL, event, 0));
         for (int i = 0; i < 3; i++)
-            CHECK(cuMemcpyPeerAsync(to, own, used, primary, sizeof(host), NULL));
+            CHECK(is_read ? cuMemcpyDtoHAsync_v2(read, used, sizeof(host), NULL)
+                          : cuMemcpyPeerAsync(to, own, used, primary, sizeof(host), NULL));
         CHECK(cuMemFreeAsync(used, NULL));
         CHECK(cuCtxSetCurrent(primary));
         CHECK(cuMemAllocAsync(&next, sizeof(host), NULL));
         CHECK(fill_words(next, WORDS, 0x10000000, NULL));
         await(own);
         CHECK(cuCtxSetCurrent(own));
-        expect_words(to, round);
+        if (!is_read)
+            expect_words(to, round);
+        for (unsigned i = 0; is_read && i < WORDS; i++)
+            EXPECT(read[i] == round + i);
         CHECK(cuCtxSetCurrent(primary));
         CHECK(cuMemFreeAsync(next, NULL));
     }
@@ -105,7 +113,7 @@ int main(int count, char **arguments)
     else if (!strcmp(name, "reset"))
         reset();
     else
-        copied();
+        copied(!strcmp(name, "read"));
     puts("good");
     return 0;
 }
